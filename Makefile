@@ -1,0 +1,46 @@
+# Everything sets itself up: `make demo` and `make test` need only Python 3.11 and make.
+# PIP_CONSTRAINT also reaches the build environments of packages, which `pip install -c` does not.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := pyproject.toml constraints.txt
+
+.PHONY: help demo test lint format bench clean
+
+help:  ## what there is to make
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/user: $(SETUP)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[cli,estimators]'
+	@touch $@
+
+$(VENV)/dev: $(SETUP)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/user  ## cross-entropy against direct average precision on a bundled data set
+	$(BIN)/taskloss compare
+
+test: $(VENV)/dev  ## the whole test suite
+	$(BIN)/python -m pytest --numprocesses 2
+
+lint: $(VENV)/dev  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev  ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev  ## speed and memory, as ratios measured side by side in one run
+	$(BIN)/python benchmarks/speed.py
+
+clean:  ## remove the environment and all caches
+	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,29 @@
+"""Train on the metric you report.
+
+>>> import torch, taskloss as tl
+>>> criterion = tl.DirectLoss(tl.AveragePrecision())
+>>> scores = torch.tensor([0.3, 0.9, 0.1], requires_grad=True)
+>>> loss = criterion(scores, torch.tensor([1, 0, 0]))
+>>> loss.item()
+0.5
+>>> loss.backward()
+"""
+
+from taskloss import functional, metrics, tasks
+from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
+from taskloss.tasks import AveragePrecision, Task, register
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AveragePrecision",
+    "DirectLoss",
+    "PerceptronLoss",
+    "StructuredHingeLoss",
+    "Task",
+    "__version__",
+    "functional",
+    "metrics",
+    "register",
+    "tasks",
+]

@@ -1,0 +1,353 @@
+r"""The losses: direct loss minimization, structured hinge, perceptron.
+
+All of them are differences of two answers of the task (Song et al. 2016, theorem 1). With ``psi`` the feature of an answer and
+``y_w`` the prediction:
+
+==================  ==============================  ==============================================
+loss                value                           gradient with respect to the scores
+==================  ==============================  ==============================================
+direct, positive    ``L(y_w)``                      ``(psi(augment(+eps)) - psi(y_w)) / eps``
+direct, negative    ``L(y_w)``                      ``(psi(y_w) - psi(augment(-eps))) / eps``
+structured hinge    ``F(aug) + L(aug) - F(truth)``  ``psi(augment(+1)) - psi(truth)``
+perceptron          ``F(y_w) - F(truth)``           ``psi(y_w) - psi(truth)``
+==================  ==============================  ==============================================
+
+The gradient is made together with the value; the backward pass is one multiplication. The value of the direct loss is the task
+loss itself, whose true derivative is zero almost everywhere: value and gradient belong to different functions. So ``gradcheck``
+and optimizers with a line search (L-BFGS with ``strong_wolfe``) do not apply; every other optimizer does.
+
+This file names no task and parses no shapes: a task turns scores and target into an :class:`~taskloss.tasks.task.Inference`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from taskloss import _checks
+from taskloss.layout import to_numpy
+from taskloss.tasks.registry import as_task, handle_of, task_of
+from taskloss.tasks.task import Call, Inference, Task
+
+EPSILON = 1.0
+UPDATES = ("positive", "negative")
+REDUCTIONS = ("mean", "sum", "none")
+
+
+class LossOptions(TypedDict, total=False):
+    """What every loss takes, in its constructor (settings) or in the call (settings and data)."""
+
+    dim: int
+    """The axis that is ranked (default 0: samples; ``(n, C)`` is then multi-label, one ranking a column)."""
+    ignore_index: int | None
+    """Samples whose target has this value take no part and get a zero gradient; also for padding (default None)."""
+    reduction: str
+    """``"mean"`` over the rankings that are defined (default), ``"sum"``, or ``"none"``: one value a ranking."""
+
+
+class CallOptions(LossOptions, total=False):
+    """The options of one call."""
+
+    groups: Any
+    """Query id of each sample along ``dim``, integers in any order; one ranking a query, in sorted order of the ids."""
+    weight: Any
+    """One weight a ranking: the mean becomes a weighted mean."""
+    num_relevant: Any
+    """How many relevant items each ranking has, those missing from the list included (a number or one a ranking)."""
+
+
+# --- the four rules ---------------------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """The gradient ``factor * (psi(answer) - psi(reference))``."""
+
+    answer: Any
+    reference: Any
+    factor: float
+
+
+Rule = Callable[[Inference[Any], float, bool], tuple[np.ndarray, Step | None]]
+
+
+def _direct(sign: int) -> Rule:
+    def rule(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
+        predicted = inference.predict()
+        values = inference.loss(predicted)
+        if not with_gradient:
+            return values, None
+        return values, Step(inference.augment(sign * epsilon), predicted, sign / epsilon)
+
+    return rule
+
+
+def _hinge(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
+    augmented, truth = inference.augment(1.0), inference.truth()
+    return inference.score_difference(augmented, truth) + inference.loss(augmented), Step(augmented, truth, 1.0)
+
+
+def _perceptron(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
+    predicted, truth = inference.predict(), inference.truth()
+    return inference.score_difference(predicted, truth), Step(predicted, truth, 1.0)
+
+
+RULES: dict[str, Rule] = {"positive": _direct(+1), "negative": _direct(-1), "hinge": _hinge, "perceptron": _perceptron}
+
+
+# --- from a rule to a tensor operation --------------------------------------------------------------------------------
+
+
+def _evaluate_now(
+    scores: Tensor,
+    target: Tensor,
+    groups: Tensor | None,
+    weight: Tensor | None,
+    num_relevant: Tensor | None,
+    task: int,
+    rule: str,
+    epsilon: float,
+    dim: int,
+    ignore_index: int | None,
+    reduction: str,
+    with_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Values, their gradient in the scores, and (for ``reduction="none"``) the item that each score belongs to."""
+    array = to_numpy(scores)
+    call = Call(
+        dim=dim,
+        groups=None if groups is None else to_numpy(groups),
+        ignore_index=ignore_index,
+        num_relevant=None if num_relevant is None else to_numpy(num_relevant),
+        weight=None if weight is None else to_numpy(weight),
+    )
+    inference = task_of(task).read(array, to_numpy(target), call)
+    values, step = RULES[rule](inference, epsilon, with_gradient)
+    share = np.where(inference.defined, inference.weights, 0.0)
+    if reduction == "mean" and share.any():
+        share = share / share.sum()
+    values = np.where(inference.defined, values, 0.0) * share
+    result = values.reshape(inference.values_shape) if reduction == "none" else values.sum()
+    gradient = np.empty(0, array.dtype)
+    if with_gradient and step is not None:
+        gradient = inference.feature_difference(step.answer, step.reference, step.factor * share)
+    owner = inference.owner() if reduction == "none" and with_gradient else np.empty(0, np.int64)
+    value_dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    return (
+        torch.as_tensor(result, dtype=value_dtype, device=scores.device),
+        torch.as_tensor(gradient, device=scores.device),
+        torch.as_tensor(owner, device=scores.device),
+    )
+
+
+_evaluate = torch.library.custom_op("taskloss::evaluate", _evaluate_now, mutates_args=())
+
+
+@_evaluate.register_fake
+def _(
+    scores: Tensor,
+    target: Tensor,
+    groups: Tensor | None,
+    weight: Tensor | None,
+    num_relevant: Tensor | None,
+    task: int,
+    rule: str,
+    epsilon: float,
+    dim: int,
+    ignore_index: int | None,
+    reduction: str,
+    with_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    shape: tuple[int, ...] = ()
+    if reduction == "none":
+        count: Any = None if groups is None else torch.library.get_ctx().new_dynamic_size()
+        shape = task_of(task).values_shape(tuple(scores.shape), dim, count)
+    return (
+        scores.new_empty(shape, dtype=dtype),
+        scores.new_empty(scores.shape if with_gradient else (0,), dtype=dtype),
+        scores.new_empty((scores.numel() if reduction == "none" and with_gradient else 0,), dtype=torch.int64),
+    )
+
+
+class _TaskLoss(torch.autograd.Function):
+    """Forward makes the gradient; backward scales it."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        eager = not torch.compiler.is_compiling() and type(inputs[0]) is Tensor and not inputs[0].is_meta
+        # Only a tracer needs the operator; the plain function spares a small batch a quarter of its time.
+        return _evaluate_now(*inputs) if eager else _evaluate(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        _, gradient, owner = output
+        ctx.mark_non_differentiable(gradient, owner)
+        ctx.save_for_backward(inputs[0], gradient, owner)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        scores, gradient, owner = ctx.saved_tensors
+        # Gradients are enabled here only when the caller wants to differentiate the result again.
+        scale = _Scale.apply if torch.is_grad_enabled() else _Scale.forward
+        return (scale(scores, grad_outputs[0], gradient, owner), *(None,) * 11)
+
+    @staticmethod
+    def vmap(*arguments: Any) -> Any:
+        raise RuntimeError(
+            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch and the ranked axis as dim="
+        )
+
+
+# Function.apply looks the signature up in each call; kept here, a small batch saves a tenth of its time.
+_TaskLoss.forward.__signature__ = inspect.signature(_TaskLoss.forward)  # type: ignore[attr-defined]
+
+
+class _Scale(torch.autograd.Function):
+    """The backward pass as a function of the scores too, so that a second derivative meets an error instead of a silent zero."""
+
+    @staticmethod
+    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
+        factor = grad_values.reshape(-1)[owner].reshape(gradient.shape) if owner.numel() else grad_values
+        # Multiply first, cast last: a float16 gradient of a large batch would flush to zero before a GradScaler could lift it.
+        return (gradient * factor).to(scores.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        raise RuntimeError(
+            "this loss has no second derivative: its gradient is piecewise constant in the scores. Leave out create_graph=True, "
+            "or keep gradient penalties and Hessian-vector products away from this loss term"
+        )
+
+
+def task_loss(
+    scores: Tensor,
+    target: Tensor,
+    task: int,
+    rule: str,
+    epsilon: float,
+    *,
+    groups: Any = None,
+    weight: Any = None,
+    num_relevant: Any = None,
+    dim: int = 0,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The one entrance of all the losses; ``task`` is the handle of a task, ``rule`` a key of ``RULES``."""
+    _checks.check_tensors(scores, target)
+    _checks.check_choice("reduction", reduction, REDUCTIONS)
+    data = [
+        _checks.as_optional_tensor(name, value)
+        for name, value in (("groups", groups), ("weight", weight), ("num_relevant", num_relevant))
+    ]
+    with_gradient = scores.requires_grad and torch.is_grad_enabled()
+    # The compiler cannot trace a Function with a context when nothing needs a gradient.
+    evaluate = _TaskLoss.forward if torch.compiler.is_compiling() and not with_gradient else _TaskLoss.apply
+    value, _, _ = evaluate(scores, target, *data, task, rule, epsilon, dim, ignore_index, reduction, with_gradient)
+    return value
+
+
+# --- the modules ------------------------------------------------------------------------------------------------------
+
+
+class _TaskLossModule(nn.Module):
+    """Holds a task and settings; no parameters, no state."""
+
+    def __init__(self, task: Task | str, **settings: Unpack[LossOptions]) -> None:
+        super().__init__()
+        self.task = as_task(task)
+        unknown = settings.keys() - LossOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(LossOptions.__annotations__)}")
+        _checks.check_choice("reduction", settings.get("reduction", "mean"), REDUCTIONS)
+        self.settings: dict[str, Any] = dict(settings)
+        self._handle = handle_of(self.task)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        # A handle is only valid in the process that gave it.
+        self._handle = handle_of(self.task)
+
+    def _rule(self) -> tuple[str, float]:
+        raise NotImplementedError
+
+    def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
+        rule, epsilon = self._rule()
+        return task_loss(scores, target, self._handle, rule, epsilon, **{**self.settings, **options})
+
+    def extra_repr(self) -> str:
+        return ", ".join([repr(self.task), *(f"{name}={value!r}" for name, value in self.settings.items())])
+
+
+class DirectLoss(_TaskLossModule):
+    """Direct loss minimization: the value is the task loss itself, the gradient that of its expectation.
+
+    As epsilon goes to zero, the expected gradient is the gradient of the expected task loss (Song et al. 2016, theorem 1;
+    McAllester et al. 2010 for linear models). A larger epsilon smooths: samples further from the decision take part.
+
+    Args:
+        task: a task, or the name of a registered one.
+        epsilon: weight of the loss in the augmented inference; near 1 is right for scores of unit scale.
+        update: ``"positive"`` steps away from a worse answer (robust, fast), ``"negative"`` toward a better one.
+        settings: see :class:`LossOptions`.
+
+    Call with ``(scores, target)`` and any of :class:`CallOptions`. A ranking with one class only gives zero loss and gradient.
+
+    >>> import torch
+    >>> criterion = DirectLoss("average_precision", epsilon=1.0)
+    >>> scores = torch.tensor([0.0, 0.0, 0.0], requires_grad=True)
+    >>> criterion(scores, torch.tensor([1, 0, 0])).backward()
+    >>> scores.grad
+    tensor([-1.0000,  0.5000,  0.5000])
+    """
+
+    def __init__(
+        self, task: Task | str, *, epsilon: float = EPSILON, update: str = UPDATES[0], **settings: Unpack[LossOptions]
+    ) -> None:
+        super().__init__(task, **settings)
+        self.epsilon = _checks.check_positive("epsilon", epsilon)
+        self.update = _checks.check_choice("update", update, UPDATES)
+
+    def _rule(self) -> tuple[str, float]:
+        return self.update, _checks.check_positive("epsilon", self.epsilon)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, epsilon={self.epsilon}, update={self.update!r}"
+
+
+class StructuredHingeLoss(_TaskLossModule):
+    """Margin-rescaled structured hinge: a convex upper bound of the task loss in the scores.
+
+    Yue, Finley, Radlinski, Joachims, *A support vector method for optimizing average precision*, SIGIR 2007. Arguments as for
+    :class:`DirectLoss`, without epsilon and update.
+
+    >>> import torch
+    >>> StructuredHingeLoss("average_precision")(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).item()
+    0.0
+    """
+
+    def _rule(self) -> tuple[str, float]:
+        return "hinge", 1.0
+
+
+class PerceptronLoss(_TaskLossModule):
+    """Structured perceptron: how much higher the prediction scores than the truth. It does not see the task loss.
+
+    Arguments as for :class:`DirectLoss`, without epsilon and update.
+
+    >>> import torch
+    >>> PerceptronLoss("average_precision")(torch.tensor([-1.0, 1.0]), torch.tensor([1, 0])).item()
+    4.0
+    """
+
+    def _rule(self) -> tuple[str, float]:
+        return "perceptron", 1.0

@@ -1,0 +1,41 @@
+"""The losses as functions; each equals the module of the same name, with the same defaults."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import Tensor
+
+from taskloss import _checks
+from taskloss.direct import EPSILON, UPDATES, CallOptions, task_loss
+from taskloss.tasks.registry import handle_of
+from taskloss.tasks.task import Task
+
+
+def direct_loss(
+    scores: Tensor,
+    target: Tensor,
+    task: Task | str,
+    *,
+    epsilon: float = EPSILON,
+    update: str = UPDATES[0],
+    **options: Unpack[CallOptions],
+) -> Tensor:
+    """Functional form of :class:`taskloss.DirectLoss`.
+
+    >>> import torch
+    >>> direct_loss(torch.tensor([0.2, 0.1]), torch.tensor([1, 0]), "average_precision").item()
+    0.0
+    """
+    rule = _checks.check_choice("update", update, UPDATES)
+    return task_loss(scores, target, handle_of(task), rule, _checks.check_positive("epsilon", epsilon), **options)
+
+
+def structured_hinge_loss(scores: Tensor, target: Tensor, task: Task | str, **options: Unpack[CallOptions]) -> Tensor:
+    """Functional form of :class:`taskloss.StructuredHingeLoss`."""
+    return task_loss(scores, target, handle_of(task), "hinge", 1.0, **options)
+
+
+def perceptron_loss(scores: Tensor, target: Tensor, task: Task | str, **options: Unpack[CallOptions]) -> Tensor:
+    """Functional form of :class:`taskloss.PerceptronLoss`."""
+    return task_loss(scores, target, handle_of(task), "perceptron", 1.0, **options)

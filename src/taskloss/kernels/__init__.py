@@ -1,0 +1,1 @@
+"""The algorithms, in numpy and numba; no torch."""

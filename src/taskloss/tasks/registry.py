@@ -1,0 +1,83 @@
+"""Names and handles of tasks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from taskloss.tasks.task import Task
+
+TaskClass = TypeVar("TaskClass", bound=type[Task])
+
+_classes: dict[str, type[Task]] = {}
+
+
+def register(name: str) -> Callable[[TaskClass], TaskClass]:
+    """Class decorator: make a task known by ``name``. It must be constructible without arguments.
+
+    A registered task can be given to any loss by its name, and takes part in the contract tests.
+    """
+
+    def add(cls: TaskClass) -> TaskClass:
+        if name in _classes:
+            raise ValueError(f"the task name {name!r} is taken by {_classes[name].__name__}; choose another")
+        _classes[name] = cls
+        return cls
+
+    return add
+
+
+def registered() -> dict[str, type[Task]]:
+    """All registered task classes by name, sorted.
+
+    >>> "average_precision" in registered()
+    True
+    """
+    return dict(sorted(_classes.items()))
+
+
+def as_task(task: Task | str) -> Task:
+    """A task itself, or the task of that name with its default settings.
+
+    >>> as_task("average_precision")
+    AveragePrecision(on_one_class='skip')
+    """
+    if isinstance(task, Task):
+        return task
+    if isinstance(task, str):
+        if task not in _classes:
+            raise ValueError(f"no task is named {task!r}; the names are {', '.join(registered())}")
+        return _classes[task]()
+    if isinstance(task, type) and issubclass(task, Task):
+        raise TypeError(f"expected a task, got the class {task.__name__}; write {task.__name__}()")
+    raise TypeError(f"expected a task or the name of one, got {type(task).__name__}")
+
+
+# A compiled graph holds numbers, not objects, so it names a task by a number. Equal tasks share one, and a number stays
+# valid for the whole process. Numbers never leave the process: losses ask anew when they are unpickled.
+_handles: dict[Task, int] = {}
+_tasks: list[Task] = []
+_lock = threading.Lock()
+
+
+def handle_of(task: Task | str) -> int:
+    """The number of this task in this process."""
+    task = as_task(task)
+    with _lock:
+        handle = _handles.get(task)
+        if handle is None:
+            handle = len(_tasks)
+            _tasks.append(task)
+            _handles[task] = handle
+        return handle
+
+
+# What torch.compiler.assume_constant_result does: a compiled graph takes the number as a constant. The decorator itself would
+# load the whole compiler with ``import taskloss`` and double its time.
+handle_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def task_of(handle: int) -> Task:
+    """The task with this number."""
+    return _tasks[handle]

@@ -1,0 +1,94 @@
+"""The protocol: what a metric must offer so that every loss can train on it.
+
+A :class:`Task` is an immutable description of a metric. Reading one batch gives an :class:`Inference`, which solves the two
+inference problems of direct loss minimization for that batch. An *answer* is whatever the task finds handy (counts for rankings);
+the losses only pass it back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Call:
+    """The options of one call, as arrays. A task that cannot honour one refuses it (:meth:`Task.refuse_unknown`)."""
+
+    dim: int = 0
+    groups: np.ndarray | None = None
+    ignore_index: int | None = None
+    num_relevant: np.ndarray | None = None
+    weight: np.ndarray | None = None
+
+
+class Inference(ABC, Generic[Answer]):
+    """The inference problems of one batch: R separate items (rankings, labelings ...), all solved in each call.
+
+    The joint score is linear in the scores, ``F(scores, y) = <scores, psi(y)>``. Losses and joint scores come as float64 arrays
+    of shape ``(R,)``. Only *differences* of joint scores and features are asked for: they stay accurate where F itself would not.
+    """
+
+    values_shape: tuple[int, ...]
+    """Shape of one value an item, R in all."""
+    defined: np.ndarray
+    """Which items the metric is defined for, bool of shape ``(R,)``; the others have zero loss and gradient."""
+    weights: np.ndarray
+    """Weight of each item in a mean or sum, shape ``(R,)``."""
+
+    @abstractmethod
+    def predict(self) -> Answer:
+        """``argmax_y F(y)``."""
+
+    @abstractmethod
+    def augment(self, weight: float) -> Answer:
+        """``argmax_y F(y) + weight * L(y)``, weight of either sign, never zero."""
+
+    @abstractmethod
+    def truth(self) -> Answer:
+        """The target as an answer."""
+
+    @abstractmethod
+    def loss(self, answer: Answer) -> np.ndarray:
+        """``L(y)``, one minus the metric; for the prediction under the metric's own convention for ties."""
+
+    @abstractmethod
+    def score_difference(self, answer: Answer, reference: Answer) -> np.ndarray:
+        """``F(answer) - F(reference)``."""
+
+    @abstractmethod
+    def feature_difference(self, answer: Answer, reference: Answer, factor: np.ndarray) -> np.ndarray:
+        """``factor[r] * (psi(answer) - psi(reference))`` in the shape of the scores; float32, or float64 for float64 scores."""
+
+    @abstractmethod
+    def owner(self) -> np.ndarray:
+        """Which of the R items each element of the flattened scores belongs to, int64."""
+
+
+class Task(ABC):
+    """A metric. Subclasses are immutable and hashable (frozen dataclasses), so that they can be shared and compared."""
+
+    target_kind: ClassVar[str]
+    """What the target holds: ``"binary"`` for 0/1 relevance."""
+    options: ClassVar[frozenset[str]]
+    """The fields of :class:`Call` that the task honours."""
+
+    @abstractmethod
+    def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> Inference[Any]:
+        """Check one batch, float32 or float64 scores, and prepare its inference problems."""
+
+    @abstractmethod
+    def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
+        """Shape of one value an item for scores of this shape, ``groups`` the number of groups if any."""
+
+    def refuse_unknown(self, call: Call) -> None:
+        """Raise for an option that was set although this task has no use for it."""
+        unset = Call()
+        for name in ("dim", "groups", "ignore_index", "num_relevant", "weight"):
+            if name not in self.options and getattr(call, name) is not getattr(unset, name):
+                raise ValueError(f"{type(self).__name__} has no use for {name}=; leave it out")

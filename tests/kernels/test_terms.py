@@ -1,0 +1,41 @@
+"""The drop of a block keeps full relative precision where differences of harmonic tables are noise."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskloss.kernels.terms import AVERAGE_PRECISION, drop, row_drop, term
+
+
+def exact_drop(a: int, b: int, c: int) -> float:
+    # fsum rounds once, and each quotient of exact integers is right to half a unit.
+    return math.fsum(i / ((i + c) * (i + c + 1)) for i in range(a, b + 1))
+
+
+@settings(deadline=None, max_examples=500)
+@given(
+    a=st.integers(1, 10) | st.integers(1, 10**7),
+    length=st.integers(1, 40) | st.integers(1, 5000),
+    c=st.integers(0, 100) | st.integers(0, 10**7),
+)
+def test_average_precision_drop_is_exact_to_the_last_bits(a, length, c):
+    expected = exact_drop(a, a + length - 1, c)
+    assert abs(drop(AVERAGE_PRECISION, a, a + length - 1, c) - expected) <= 1e-14 * expected
+
+
+def test_average_precision_drop_of_a_very_long_block():
+    a, b, c = 1, 3_000_000, 2_000_000
+    expected = exact_drop(a, b, c)
+    assert abs(drop(AVERAGE_PRECISION, a, b, c) - expected) <= 1e-14 * expected
+
+
+@given(i=st.integers(1, 10**6), c=st.integers(0, 10**6))
+def test_row_drop_is_the_difference_of_terms(i, c):
+    exact = Fraction(i, i + c) - Fraction(i, i + c + 1)
+    np.testing.assert_allclose(row_drop(AVERAGE_PRECISION, i, c), float(exact), rtol=1e-15)
+    np.testing.assert_allclose(term(AVERAGE_PRECISION, i, c), i / (i + c), rtol=1e-15)

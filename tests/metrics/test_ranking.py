@@ -1,0 +1,83 @@
+"""Exact metrics equal scikit-learn's, ties included."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskloss.metrics import average_precision_score, roc_auc_score
+
+PAIRS = [
+    (average_precision_score, sklearn.metrics.average_precision_score),
+    (roc_auc_score, sklearn.metrics.roc_auc_score),
+]
+any_score = st.integers(-3, 3).map(float) | st.floats(-1e300, 1e300) | st.floats(-1e-300, 1e-300)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+@settings(deadline=None, max_examples=300)
+@given(samples=st.lists(st.tuples(any_score, st.booleans()), min_size=2, max_size=60))
+def test_equals_scikit_learn(ours, theirs, samples):
+    scores, target = map(np.array, zip(*samples, strict=True))
+    if target.any() and not target.all():
+        assert ours(scores, target) == pytest.approx(theirs(target, scores), abs=1e-12)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+@pytest.mark.parametrize("decimals", [1, 3, 9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equals_scikit_learn_on_many_samples(ours, theirs, decimals, dtype):
+    rng = np.random.default_rng(decimals)
+    target = rng.random(100_000) < 0.05
+    scores = np.round(rng.standard_normal(100_000) + target, decimals).astype(dtype)
+    assert ours(scores, target) == pytest.approx(theirs(target, scores), abs=1e-12)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_calling_forms(ours, theirs):
+    rng = np.random.default_rng(0)
+    scores, target = rng.standard_normal((40, 3)), rng.random((40, 3)) < 0.4
+    columns = [theirs(target[:, k], scores[:, k]) for k in range(3)]
+    assert ours(scores, target) == pytest.approx(np.mean(columns), abs=1e-12)
+    np.testing.assert_allclose(ours(scores, target, reduction="none"), columns, atol=1e-12)
+    np.testing.assert_allclose(ours(scores.T, target.T, dim=1, reduction="none"), columns, atol=1e-12)
+    assert ours(scores, target, reduction="sum") == pytest.approx(np.sum(columns), abs=1e-12)
+    weight = np.array([1.0, 0.0, 3.0])
+    assert ours(scores, target, weight=weight) == pytest.approx(np.average(columns, weights=weight), abs=1e-12)
+    groups = np.array([7, -2, 1000])[np.arange(120) % 3]
+    assert ours(scores.reshape(-1), target.reshape(-1), groups=groups, reduction="none") == pytest.approx(
+        [columns[1], columns[0], columns[2]], abs=1e-12
+    )
+    tensor = torch.tensor(scores[:, 0]).bfloat16()
+    assert ours(tensor, torch.tensor(target[:, 0])) == pytest.approx(theirs(target[:, 0], tensor.float()), abs=1e-12)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_one_class_is_undefined(ours, theirs):
+    assert math.isnan(ours([0.1, 0.2], [1, 1]))
+    assert math.isnan(ours([], []))
+    scores, target = np.array([[0.1, 0.5], [0.2, 0.4]]), np.array([[1, 1], [1, 0]])
+    assert ours(scores, target) == 1.0
+    np.testing.assert_array_equal(ours(scores, target, reduction="none"), [np.nan, 1.0])
+    with pytest.raises(ValueError, match="ranking 0 has one class only"):
+        ours(scores, target, on_one_class="raise")
+
+
+def test_average_precision_with_missing_relevant_items():
+    assert average_precision_score([3.0, 2.0, 1.0], [1, 0, 1], num_relevant=4) == pytest.approx((1 + 2 / 3) / 4)
+    assert average_precision_score([3.0, 2.0], [0, 0], num_relevant=2) == 0.0
+    assert average_precision_score([3.0, 2.0], [1, 1], num_relevant=4) == 0.5
+
+
+def test_integer_scores_and_unknown_options():
+    assert roc_auc_score([3, 2, 1], [1, 1, 0]) == 1.0
+    with pytest.raises(TypeError, match="num_relevant"):
+        roc_auc_score([3.0, 2.0], [1, 0], num_relevant=2)
+    with pytest.raises(ValueError, match="reduction='max'"):
+        roc_auc_score([3.0, 2.0], [1, 0], reduction="max")

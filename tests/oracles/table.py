@@ -1,0 +1,48 @@
+"""The textbook dynamic program for average precision: all P x N cells, as the paper's figure 2 gives it.
+
+Independent of the library: it knows nothing of counts, of one-sidedness or of stable increments. Rows are positives, columns
+negatives, both sorted by falling score; ``h(i, j)`` is the best value for the first i positives and j negatives.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True)
+def textbook_table(s, t, weight):
+    """``(value, counts)`` of ``argmax_y F(y) - weight * AP(y)``: the constant ``weight`` of ``L = 1 - AP`` is left out."""
+    P, N = len(s), len(t)
+    h = np.full((P + 1, N + 1), -np.inf)
+    from_positive = np.zeros((P + 1, N + 1), np.bool_)
+    b = np.zeros((P + 1, N + 1))
+    g = np.zeros((P + 1, N + 1))
+    scale = 1.0 / (P * N)
+    for i in range(1, P + 1):
+        for j in range(1, N + 1):
+            pair = scale * (s[i - 1] - t[j - 1])
+            b[i, j] = b[i, j - 1] - pair
+            g[i, j] = g[i - 1, j] + pair
+    h[0, 0] = 0.0
+    for i in range(P + 1):
+        for j in range(N + 1):
+            if i > 0:
+                candidate = h[i - 1, j] - weight / P * i / (i + j) + b[i, j]
+                if candidate > h[i, j]:
+                    h[i, j] = candidate
+                    from_positive[i, j] = True
+            if j > 0:
+                candidate = h[i, j - 1] + g[i, j]
+                if candidate > h[i, j]:
+                    h[i, j] = candidate
+                    from_positive[i, j] = False
+    counts = np.zeros(P, np.int64)
+    i, j = P, N
+    while i > 0:
+        if from_positive[i, j]:
+            counts[i - 1] = j
+            i -= 1
+        else:
+            j -= 1
+    return h[P, N], counts
