@@ -1,0 +1,67 @@
+"""Imports point upward only, and importing the package stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import taskloss
+
+PACKAGE = Path(taskloss.__file__).parent
+
+# A module may import those above it.
+LAYERS = [
+    "_checks",
+    "kernels",
+    "layout",
+    "metrics",
+    "tasks",
+    "direct",
+    "functional",
+    "training",
+    "datasets",
+    "report",
+    "cli",
+]
+
+
+def imported_modules(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: imports are absolute"
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def test_imports_point_upward_only():
+    for path in PACKAGE.rglob("*.py"):
+        layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if layer == "__init__":
+            continue
+        assert layer in LAYERS, f"{path}: give the module its place among the layers"
+        for name in imported_modules(path):
+            parts = name.split(".")
+            if parts[0] == "taskloss" and len(parts) > 1 and parts[1] in LAYERS:
+                assert LAYERS.index(parts[1]) <= LAYERS.index(layer), f"{path} imports {name} from below"
+
+
+def test_kernels_know_no_torch_and_the_losses_no_task():
+    for path in (PACKAGE / "kernels").rglob("*.py"):
+        assert not any(name.split(".")[0] == "torch" for name in imported_modules(path)), path
+    names = imported_modules(PACKAGE / "direct.py")
+    assert {name for name in names if name.startswith("taskloss.tasks")} <= {
+        f"taskloss.tasks.{name}"
+        for name in ("registry.as_task", "registry.handle_of", "registry.task_of", "task.Call", "task.Inference", "task.Task")
+    }
+
+
+def test_import_is_light():
+    heavy = ["sklearn", "pandas", "matplotlib", "scipy.stats", "typer", "rich", "lightgbm", "torch._dynamo"]
+    program = f"import sys, torch; known = set(sys.modules); import taskloss; print({{*{heavy}}} & (set(sys.modules) - known))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
