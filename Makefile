@@ -3,7 +3,7 @@
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 SETUP := pyproject.toml constraints.txt
@@ -39,7 +39,7 @@ format: $(VENV)/dev  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
 
 bench: $(VENV)/dev  ## speed and memory, as ratios measured side by side in one run
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python -m benchmarks.speed
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist

@@ -132,16 +132,13 @@ def _evaluate_now(
         share = share / share.sum()
     values = np.where(inference.defined, values, 0.0) * share
     result = values.reshape(inference.values_shape) if reduction == "none" else values.sum()
-    gradient = np.empty(0, array.dtype)
+    gradient, owner = np.empty(0, array.dtype), np.empty(0, np.int64)
     if with_gradient and step is not None:
         gradient = inference.feature_difference(step.answer, step.reference, step.factor * share)
-    owner = inference.owner() if reduction == "none" and with_gradient else np.empty(0, np.int64)
-    value_dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
-    return (
-        torch.as_tensor(result, dtype=value_dtype, device=scores.device),
-        torch.as_tensor(gradient, device=scores.device),
-        torch.as_tensor(owner, device=scores.device),
-    )
+        owner = inference.owner() if reduction == "none" else owner
+    tensors = (torch.from_numpy(np.asarray(part)) for part in (result.astype(array.dtype), gradient, owner))
+    value, gradient_tensor, owner_tensor = (tensor.to(scores.device) for tensor in tensors)
+    return value, gradient_tensor, owner_tensor
 
 
 _evaluate = torch.library.custom_op("taskloss::evaluate", _evaluate_now, mutates_args=())

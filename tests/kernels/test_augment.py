@@ -53,7 +53,7 @@ def test_equals_the_table_on_adversarial_scores(solver, positives, negatives):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     s=st.lists(st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float), min_size=1, max_size=12),
     t=st.lists(st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float), min_size=1, max_size=12),

@@ -17,7 +17,7 @@ def exact_drop(a: int, b: int, c: int) -> float:
     return math.fsum(i / ((i + c) * (i + c + 1)) for i in range(a, b + 1))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(
     a=st.integers(1, 10) | st.integers(1, 10**7),
     length=st.integers(1, 40) | st.integers(1, 5000),

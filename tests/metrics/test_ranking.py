@@ -21,7 +21,7 @@ any_score = st.integers(-3, 3).map(float) | st.floats(-1e300, 1e300) | st.floats
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(samples=st.lists(st.tuples(any_score, st.booleans()), min_size=2, max_size=60))
 def test_equals_scikit_learn(ours, theirs, samples):
     scores, target = map(np.array, zip(*samples, strict=True))

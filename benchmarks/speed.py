@@ -1,0 +1,200 @@
+"""Speed and memory of the losses, as ratios measured side by side in one run.
+
+Machines differ and are noisy, so nothing here is an absolute time to beat: each row times two things in turn, again and again,
+and reports the ratio of their medians beside the target. Run it with ``make bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tests.oracles.table import textbook_table
+
+import taskloss as tl
+from taskloss.kernels.interleaving import natural_counts
+from taskloss.kernels.isotonic import augment_convex
+from taskloss.kernels.sort import TwoLists, split_by_label
+from taskloss.kernels.staircase import augment_any
+from taskloss.kernels.terms import AVERAGE_PRECISION
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured ratio."""
+
+    what: str
+    ours: str
+    theirs: str
+    ratio: float
+    target: str
+    ok: bool
+
+
+def in_turn(ours: Callable[[], object], theirs: Callable[[], object], seconds: float = 4.0) -> tuple[float, float]:
+    """Median times of two calls that alternate, in seconds; at least five rounds after a warm-up."""
+    times: tuple[list[float], list[float]] = ([], [])
+    ours(), theirs()
+    end = time.perf_counter() + seconds
+    while len(times[0]) < 5 or (time.perf_counter() < end and len(times[0]) < 200):
+        for call, record in zip((ours, theirs), times, strict=True):
+            start = time.perf_counter()
+            call()
+            record.append(time.perf_counter() - start)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def at_most(what: str, times: tuple[float, float], limit: float) -> Row:
+    """Ours may take at most ``limit`` times as long as theirs."""
+    ratio = times[0] / times[1]
+    return Row(what, f"{times[0] * 1e3:.2f} ms", f"{times[1] * 1e3:.2f} ms", ratio, f"<= {limit}", ratio <= limit)
+
+
+def at_least(what: str, times: tuple[float, float], limit: float) -> Row:
+    """Theirs must take at least ``limit`` times as long as ours."""
+    ratio = times[1] / times[0]
+    return Row(what, f"{times[0] * 1e3:.2f} ms", f"{times[1] * 1e3:.2f} ms", ratio, f">= {limit:g} times faster", ratio >= limit)
+
+
+def example(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Float32 scores, 20% positives shifted by one standard deviation."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.rand(shape, generator=generator) < 0.2
+    return (torch.randn(shape, generator=generator) + target).requires_grad_(), target
+
+
+def training_step(scores: torch.Tensor, target: torch.Tensor, **settings: object) -> Callable[[], None]:
+    """Forward and backward of the whole module."""
+    criterion = tl.DirectLoss("average_precision", **settings)
+
+    def step() -> None:
+        scores.grad = None
+        criterion(scores, target).backward()
+
+    return step
+
+
+def against_sort() -> Iterator[Row]:
+    """Positive AP against torch.sort of the same scores."""
+    for n, limit in ((10**4, 1.5), (10**5, 1.0), (10**6, 1.0), (10**7, 1.0)):
+        scores, target = example((n,))
+        values = scores.detach()
+        times = in_turn(training_step(scores, target), lambda values=values: torch.sort(values))
+        yield at_most(f"positive AP, n = {n:,}, against torch.sort", times, limit)
+
+
+def against_the_table() -> Iterator[Row]:
+    """The kernels against the textbook dynamic program."""
+    rng = np.random.default_rng(0)
+    positives, negatives = 2_000, 8_000
+    labels = np.arange(positives + negatives) < positives
+    scores = (rng.standard_normal(len(labels)) + labels).astype(np.float32)
+    lists: TwoLists = split_by_label(scores, labels.astype(np.uint8), np.empty(0, np.int64), 1)
+    pull = np.array([negatives / 2])
+    table = {sign: lambda sign=sign: textbook_table(lists.positives, lists.negatives, sign) for sign in (1.0, -1.0)}
+    times = in_turn(lambda: augment_convex(lists, AVERAGE_PRECISION, pull), table[1.0])
+    yield at_least("isotonic kernel against the table, 2,000 x 8,000", times, 300)
+    limits = natural_counts(lists)[1]
+    times = in_turn(lambda: augment_any(lists, limits, AVERAGE_PRECISION, -pull), table[-1.0])
+    yield at_least("negative update against the table, 2,000 x 8,000", times, 10)
+
+
+def queries() -> Iterator[Row]:
+    """Many short rankings against one long one."""
+    one = training_step(*example((10**6,)))
+    scores, target = example((10_000, 100))
+    yield at_most(
+        "10,000 queries x 100, dim=1, against one list of 1,000,000", in_turn(training_step(scores, target, dim=1), one), 2.0
+    )
+    flat, flat_target = example((10**6,))
+    groups = torch.arange(10_000).repeat(100)
+    criterion = tl.DirectLoss("average_precision")
+
+    def grouped() -> None:
+        flat.grad = None
+        criterion(flat, flat_target, groups=groups).backward()
+
+    yield at_most("10,000 queries x 100, groups=, against one list of 1,000,000", in_turn(grouped, one), 2.0)
+
+
+MEMORY_PROGRAM = """
+import resource, torch, taskloss as tl
+def step(n):
+    generator = torch.Generator().manual_seed(0)
+    target = torch.rand(n, generator=generator) < 0.2
+    scores = (torch.randn(n, generator=generator) + target).requires_grad_()
+    before = int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1])
+    tl.DirectLoss("average_precision")(scores, target).backward()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+step(1000)
+print(step(10**7) * 1024 / (8 * 10**7))
+"""
+
+
+def memory() -> Iterator[Row]:
+    """Peak memory beyond the input, in arrays of n float64."""
+    if not Path("/proc/self/status").exists():
+        print("peak memory: needs /proc, not measured here")
+        return
+    arrays = float(subprocess.run([sys.executable, "-c", MEMORY_PROGRAM], capture_output=True, text=True, check=True).stdout)
+    yield Row("peak extra memory, n = 10,000,000, in arrays of n float64", f"{arrays:.1f}", "", arrays, "< 15", arrays < 15)
+
+
+def seconds_of(program: str) -> float:
+    """Wall time of a Python program in a new process."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    return time.perf_counter() - start
+
+
+FIRST_CALL_PROGRAM = """
+import time, torch, taskloss as tl
+scores, target = torch.randn(1000, requires_grad=True), torch.arange(1000) % 5 == 0
+start = time.perf_counter()
+for update in ("positive", "negative"):
+    tl.DirectLoss("average_precision", update=update)(scores, target).backward()
+print(time.perf_counter() - start)
+"""
+
+
+def start_up() -> Iterator[Row]:
+    """Import time, and the first call in a new process."""
+    rounds = [(seconds_of("import taskloss"), seconds_of("import torch")) for _ in range(5)]
+    yield at_most("import taskloss against import torch", tuple(map(statistics.median, zip(*rounds, strict=True))), 1.5)
+    first = [
+        float(subprocess.run([sys.executable, "-c", FIRST_CALL_PROGRAM], capture_output=True, text=True, check=True).stdout)
+        for _ in range(4)
+    ][-1]
+    yield Row("first calls in a new process, kernels compiled before", f"{first * 1e3:.0f} ms", "", first, "< 1 s", first < 1)
+
+
+def main() -> None:
+    """Print the table, row by row."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    arguments = parser.parse_args()
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}"
+    )
+    rows = []
+    for part in (against_sort, against_the_table, queries, memory, start_up):
+        for row in part():
+            rows.append(row)
+            verdict = "ok" if row.ok else "MISSED"
+            print(f"{row.what:<62}{row.ours:>11}{row.theirs:>11}{row.ratio:>9.2f}  {row.target:<22}{verdict}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+
+
+if __name__ == "__main__":
+    main()
