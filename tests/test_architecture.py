@@ -20,6 +20,7 @@ LAYERS = [
     "tasks",
     "direct",
     "functional",
+    "retrieval",
     "training",
     "datasets",
     "report",
@@ -46,7 +47,8 @@ def test_imports_point_upward_only():
         assert layer in LAYERS, f"{path}: give the module its place among the layers"
         for name in imported_modules(path):
             parts = name.split(".")
-            if parts[0] == "taskloss" and len(parts) > 1 and parts[1] in LAYERS:
+            if parts[0] == "taskloss" and len(parts) > 1:
+                assert parts[1] in LAYERS, f"{path} imports {name} from the package's face, which stands below"
                 assert LAYERS.index(parts[1]) <= LAYERS.index(layer), f"{path} imports {name} from below"
 
 

@@ -28,4 +28,4 @@ def test_reranking():
 
 
 def test_all_examples_are_tested():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"quickstart.py", "reranking.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"image_retrieval.py", "quickstart.py", "reranking.py"}

@@ -34,3 +34,8 @@ def test_owner_is_the_ranking_that_the_values_shape_says(shape, data):
 def test_groups_of_any_integer_type(dtype):
     layout = lay_out((4,), 0, np.array([1, 0, 1, 0], dtype))
     assert layout.owner.tolist() == [1, 0, 1, 0]
+    extremes = np.array(
+        [np.iinfo(dtype).max, np.iinfo(dtype).min, np.iinfo(dtype).max] if dtype != np.bool_ else [1, 0, 1], dtype
+    )
+    assert lay_out((3,), 0, extremes).owner.tolist() == [1, 0, 1]
+    assert lay_out((2,), 0, extremes[[0, 0]]).values_shape == (1,)

@@ -9,21 +9,46 @@
 >>> loss.backward()
 """
 
-from taskloss import functional, metrics, tasks
+from taskloss import functional, metrics, retrieval, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
-from taskloss.tasks import AveragePrecision, Task, register
+from taskloss.tasks import (
+    NDCG,
+    ROCAUC,
+    AveragePrecision,
+    GradedNDCG,
+    PartialAUC,
+    PrecisionAtK,
+    PrecisionAtRecall,
+    RecallAtFPR,
+    RecallAtK,
+    RecallAtPrecision,
+    ReciprocalRank,
+    Task,
+    register,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "NDCG",
+    "ROCAUC",
     "AveragePrecision",
     "DirectLoss",
+    "GradedNDCG",
+    "PartialAUC",
     "PerceptronLoss",
+    "PrecisionAtK",
+    "PrecisionAtRecall",
+    "RecallAtFPR",
+    "RecallAtK",
+    "RecallAtPrecision",
+    "ReciprocalRank",
     "StructuredHingeLoss",
     "Task",
     "__version__",
     "functional",
     "metrics",
     "register",
+    "retrieval",
     "tasks",
 ]

@@ -23,9 +23,16 @@ def check_positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number above zero, got {type(value).__name__}")
     number = float(value)
-    if not (math.isfinite(number) and number > 0):
+    if not 0.0 < number < math.inf:
         raise ValueError(f"{name} must be finite and above zero, got {value!r}")
     return number
+
+
+def check_count(name: str, value: Any) -> int:
+    """``value`` as an int when it is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return int(value)
 
 
 def check_dim(dim: Any, ndim: int) -> int:
@@ -66,8 +73,9 @@ def check_shapes(scores: np.ndarray, target: np.ndarray) -> None:
 
 
 def _squeeze_advice(scores_shape: tuple[int, ...], target_shape: tuple[int, ...]) -> str:
-    if scores_shape == (*target_shape, 1):
-        return ". Drop the last axis of the scores: scores.squeeze(-1)"
+    for name, one, other in (("scores", scores_shape, target_shape), ("target", target_shape, scores_shape)):
+        if one == (*other, 1):
+            return f". Drop the last axis of the {name}: {name}.squeeze(-1)"
     return ""
 
 
@@ -125,11 +133,11 @@ def check_num_relevant(num_relevant: np.ndarray, retrieved: np.ndarray) -> None:
         )
 
 
-def check_weight(weight: np.ndarray, shape: tuple[int, ...], samples: int) -> None:
+def check_weight(weight: np.ndarray, shape: tuple[int, ...], scores_shape: tuple[int, ...], samples: int) -> None:
     """A finite weight of at least zero for each ranking."""
     if weight.shape != shape:
         reason = ""
-        if weight.ndim == 1 and len(weight) == samples:
+        if weight.shape in (scores_shape, (samples,)):
             reason = (
                 ". A weight for each sample has no meaning here: the metric belongs to a whole ranking, it is no sum over samples"
             )
@@ -160,9 +168,121 @@ def as_optional_tensor(name: str, value: Any) -> torch.Tensor | None:
     if value is None:
         return None
     try:
-        tensor = torch.as_tensor(value)
+        tensor = value if isinstance(value, torch.Tensor) else torch.tensor(np.asarray(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be a tensor or an array of numbers, got {type(value).__name__}: {error}") from error
     if tensor.requires_grad:
         raise ValueError(f"{name} requires a gradient, but the loss has none with respect to it; pass {name}.detach()")
     return tensor
+
+
+def check_embeddings(name: str, embeddings: Any) -> None:
+    """Finite points, one a row."""
+    if not isinstance(embeddings, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(embeddings).__name__}; use torch.as_tensor({name})")
+    if not embeddings.dtype.is_floating_point:
+        raise TypeError(f"{name} must be floating point, got {embeddings.dtype}; are embeddings and labels swapped?")
+    if embeddings.ndim != 2:
+        raise ValueError(
+            f"{name} has shape {tuple(embeddings.shape)}; expected one row an item, shape (n, d). Try {name}.flatten(1)"
+        )
+    finite = torch.isfinite(embeddings.detach()).all(1)
+    if not finite.all():
+        bad = ~finite
+        raise ValueError(
+            f"{name}[{int(bad.int().argmax())}] is not finite ({int(bad.sum())} of {len(bad)} rows are not). Lower the learning "
+            "rate or clip gradients if training diverged"
+        )
+
+
+def check_gallery(embeddings: Any, gallery: Any, gallery_labels: Any) -> None:
+    """Queries, and either no gallery or one with labels, in the same space on the same device."""
+    check_embeddings("embeddings", embeddings)
+    if (gallery is None) != (gallery_labels is None):
+        given, missing = ("gallery_labels", "gallery") if gallery is None else ("gallery", "gallery_labels")
+        raise ValueError(
+            f"{given} is given without {missing}; pass both to search a gallery, or neither to search among the queries"
+        )
+    if gallery is None:
+        return
+    if isinstance(gallery, torch.Tensor) and gallery.device != embeddings.device:
+        raise ValueError(
+            f"embeddings is on {embeddings.device} and gallery is on {gallery.device}; pass gallery.to(embeddings.device)"
+        )
+    check_embeddings("gallery", gallery)
+    if gallery.shape[1] != embeddings.shape[1]:
+        raise ValueError(
+            f"embeddings has {embeddings.shape[1]} columns and gallery has {gallery.shape[1]}; expected the same: embed both "
+            "with one network"
+        )
+
+
+def as_labels(name: str, labels: Any, rows: int) -> torch.Tensor:
+    """One integer class a row, as int64."""
+    tensor = as_optional_tensor(name, labels)
+    if tensor is None or tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        given = "None" if tensor is None else str(tensor.dtype)
+        raise TypeError(f"{name} must be integers, got {given}; number your classes: numpy.unique(names, return_inverse=True)[1]")
+    if tensor.shape != (rows,):
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}, but there are {rows} embeddings; expected one label each, shape ({rows},)"
+        )
+    return tensor.to(torch.int64)
+
+
+def check_mean_reduction(criterion: Any) -> None:
+    """A criterion that can be called, and that was not told to reduce in another way than the mean."""
+    if not callable(criterion):
+        raise TypeError(
+            f"criterion must be a loss, got {type(criterion).__name__}; e.g. taskloss.DirectLoss('average_precision')"
+        )
+    settings = getattr(criterion, "settings", None)
+    reduction = settings.get("reduction", "mean") if isinstance(settings, dict) else "mean"
+    if reduction != "mean":
+        raise ValueError(
+            f"the criterion has reduction={reduction!r}, but the chunked loss is a mean over queries; leave reduction out, or "
+            "call the criterion on retrieval_rankings(...)"
+        )
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """A number above zero and at most one."""
+    if check_positive(name, value) > 1:
+        raise ValueError(f"{name} must be at most 1, got {value!r}; 5% is 0.05")
+
+
+def check_band(low: Any, high: Any) -> None:
+    """``0 <= min_fpr < max_fpr <= 1``."""
+    check_fraction("max_fpr", high)
+    if isinstance(low, bool) or not isinstance(low, numbers.Real) or not 0 <= float(low) < float(high):
+        raise ValueError(f"min_fpr must be at least 0 and below max_fpr={high!r}, got {low!r}")
+
+
+def check_k(k: Any) -> None:
+    """A count of at least 1, or a fraction of the list."""
+    if isinstance(k, bool) or not isinstance(k, (int, float)):
+        raise TypeError(f"k must be a count (an int) or a fraction of the list (a float up to 1), got {type(k).__name__}")
+    if isinstance(k, int) and k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    if isinstance(k, float):
+        check_fraction("a fractional k", k)
+
+
+def check_relevance(target: np.ndarray, ignored: np.ndarray, *, exponential: bool) -> None:
+    """Grades of at least zero, not so high that the exponential gain loses all the others."""
+    bad = ~(target >= 0) & ~ignored
+    if bad.any():
+        raise ValueError(f"target[{_first(bad)}] is {target[_as_tuple(bad)]}; expected relevance grades of at least 0")
+    if exponential:
+        bad = (target > 50) & ~ignored
+        if bad.any():
+            raise ValueError(
+                f"target[{_first(bad)}] is {target[_as_tuple(bad)]}: its gain 2**relevance - 1 drowns all others; "
+                "expected small grades (0 to 4), or use gain='linear'"
+            )
+
+
+def check_ignore_index(ignore_index: Any) -> None:
+    """A whole number, or nothing."""
+    if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral)):
+        raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")

@@ -242,6 +242,7 @@ def task_loss(
     """The one entrance of all the losses; ``task`` is the handle of a task, ``rule`` a key of ``RULES``."""
     _checks.check_tensors(scores, target)
     _checks.check_choice("reduction", reduction, REDUCTIONS)
+    _checks.check_ignore_index(ignore_index)
     data = [
         _checks.as_optional_tensor(name, value)
         for name, value in (("groups", groups), ("weight", weight), ("num_relevant", num_relevant))
@@ -267,19 +268,13 @@ class _TaskLossModule(nn.Module):
             raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(LossOptions.__annotations__)}")
         _checks.check_choice("reduction", settings.get("reduction", "mean"), REDUCTIONS)
         self.settings: dict[str, Any] = dict(settings)
-        self._handle = handle_of(self.task)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        # A handle is only valid in the process that gave it.
-        self._handle = handle_of(self.task)
 
     def _rule(self) -> tuple[str, float]:
         raise NotImplementedError
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
         rule, epsilon = self._rule()
-        return task_loss(scores, target, self._handle, rule, epsilon, **{**self.settings, **options})
+        return task_loss(scores, target, handle_of(self.task), rule, epsilon, **{**self.settings, **options})
 
     def extra_repr(self) -> str:
         return ", ".join([repr(self.task), *(f"{name}={value!r}" for name, value in self.settings.items())])
@@ -315,7 +310,8 @@ class DirectLoss(_TaskLossModule):
         self.update = _checks.check_choice("update", update, UPDATES)
 
     def _rule(self) -> tuple[str, float]:
-        return self.update, _checks.check_positive("epsilon", self.epsilon)
+        # Checked again: both may be changed between steps.
+        return _checks.check_choice("update", self.update, UPDATES), _checks.check_positive("epsilon", self.epsilon)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, epsilon={self.epsilon}, update={self.update!r}"

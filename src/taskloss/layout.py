@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from taskloss import _checks
+from taskloss.kernels.interleaving import natural_counts
 from taskloss.kernels.sort import IGNORED, TwoLists, split_by_label
 
 
@@ -81,7 +82,7 @@ def _number_groups(groups: np.ndarray) -> tuple[np.ndarray, int]:
         distinct, numbers = np.unique(groups, return_inverse=True)
         return numbers.astype(np.int64), len(distinct)
     # Dense ids, the usual case: a table instead of a sort.
-    shifted = groups.astype(np.int64) - low
+    shifted = (groups - groups.min()).astype(np.int64) if groups.dtype == np.uint64 else groups.astype(np.int64) - low
     present = np.zeros(high - low + 1, np.int64)
     present[shifted] = 1
     return (np.cumsum(present) - 1)[shifted], int(present.sum())
@@ -98,10 +99,39 @@ def to_numpy(value: Any) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def two_lists(
-    scores: np.ndarray, target: np.ndarray, *, dim: int = 0, groups: np.ndarray | None = None, ignore_index: int | None = None
-) -> tuple[Layout, TwoLists]:
-    """Check binary input in any calling form and sort it into the two lists of each ranking."""
+@dataclass(frozen=True)
+class Rankings:
+    """The rankings of one batch of binary relevance; R of them, P positives in all."""
+
+    lists: TwoLists
+    above: np.ndarray
+    """The prediction's least counts: negatives scored above each positive, shape ``(P,)``."""
+    at_or_above: np.ndarray
+    """The prediction's greatest counts, shape ``(P,)``."""
+    positives: np.ndarray
+    """How many each ranking has, shape ``(R,)``."""
+    negatives: np.ndarray
+    relevant: np.ndarray
+    """Relevant items, those missing from the list included; at least 1, float64."""
+    undefined: np.ndarray
+    """Rankings with one class only and no relevant item missing, bool."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Samples of each ranking, shape ``(R,)``."""
+        return self.positives + self.negatives
+
+
+def read_rankings(
+    scores: np.ndarray,
+    target: np.ndarray,
+    *,
+    dim: int = 0,
+    groups: np.ndarray | None = None,
+    ignore_index: int | None = None,
+    num_relevant: np.ndarray | None = None,
+) -> tuple[Layout, Rankings]:
+    """Check binary input in any calling form, sort it and count."""
     _checks.check_shapes(scores, target)
     layout = lay_out(scores.shape, dim, groups)
     labels, kept = _binary_labels(target, ignore_index)
@@ -109,7 +139,12 @@ def two_lists(
     if kept is not None:
         scores = np.where(kept, scores, scores.dtype.type(0))
     flat = np.ascontiguousarray(scores).reshape(-1)
-    return layout, split_by_label(flat, labels.reshape(-1), layout.owner, layout.rankings)
+    lists = split_by_label(flat, labels.reshape(-1), layout.owner, layout.rankings)
+    positives, negatives = lists.positive_counts(), lists.negative_counts()
+    relevant = _relevant_counts(layout, positives, num_relevant)
+    undefined = ((positives == 0) | (negatives == 0)) & (relevant == positives)
+    above, at_or_above = natural_counts(lists)
+    return layout, Rankings(lists, above, at_or_above, positives, negatives, np.maximum(relevant, 1.0), undefined)
 
 
 def _binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -126,17 +161,16 @@ def _binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.nda
     return labels, ~ignored
 
 
-def relevant_counts(layout: Layout, lists: TwoLists, num_relevant: np.ndarray | None) -> np.ndarray:
+def _relevant_counts(layout: Layout, positives: np.ndarray, num_relevant: np.ndarray | None) -> np.ndarray:
     """How many relevant items each ranking has, retrieved or not; shape ``(R,)``, float64."""
-    retrieved = lists.positive_counts()
     if num_relevant is None:
-        return retrieved.astype(np.float64)
+        return positives.astype(np.float64)
     if num_relevant.shape not in ((), layout.values_shape):
         raise ValueError(
             f"num_relevant has shape {num_relevant.shape}; expected one number, or one a ranking, shape {layout.values_shape}"
         )
     counts = np.broadcast_to(num_relevant, layout.values_shape).reshape(-1)
-    _checks.check_num_relevant(counts, retrieved)
+    _checks.check_num_relevant(counts, positives)
     return counts.astype(np.float64)
 
 
@@ -144,11 +178,5 @@ def ranking_weights(layout: Layout, weight: np.ndarray | None) -> np.ndarray:
     """The weight of each ranking in a mean or sum; shape ``(R,)``, float64."""
     if weight is None:
         return np.ones(layout.rankings)
-    _checks.check_weight(weight, layout.values_shape, layout.samples)
+    _checks.check_weight(weight, layout.values_shape, layout.shape, layout.samples)
     return weight.reshape(-1).astype(np.float64)
-
-
-def one_class(lists: TwoLists, relevant: np.ndarray) -> np.ndarray:
-    """Which rankings are undefined: one class only, and no relevant item missing from the list; shape ``(R,)``."""
-    positives, negatives = lists.positive_counts(), lists.negative_counts()
-    return ((positives == 0) | (negatives == 0)) & (relevant == positives)

@@ -54,7 +54,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("iterations", "patience"):
-            _check_count(name, getattr(self, name))
+            _checks.check_count(name, getattr(self, name))
         _checks.check_positive("learning_rate", self.learning_rate)
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be finite and not negative, got {self.weight_decay!r}")
@@ -177,8 +177,3 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng([device] if device.type == "cuda" else [], device_type="cuda"):
         torch.manual_seed(seed)
         yield
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -30,7 +30,10 @@ def _binary_target(shape: tuple[int, ...], generator: torch.Generator) -> torch.
     return target
 
 
-TARGETS: dict[str, Callable[[tuple[int, ...], torch.Generator], torch.Tensor]] = {"binary": _binary_target}
+TARGETS: dict[str, Callable[[tuple[int, ...], torch.Generator], torch.Tensor]] = {
+    "binary": _binary_target,
+    "graded": lambda shape, generator: _binary_target(shape, generator) * torch.randint(1, 4, shape, generator=generator),
+}
 
 
 def example(

@@ -96,6 +96,9 @@ def test_settings(task, make_loss):
         make_loss(task, reduction="max")
     with pytest.raises(ValueError, match="reduction='max'"):
         make_loss(task)(scores, target, reduction="max")
+    for wrong in ("a", -1.0, True):
+        with pytest.raises(TypeError, match="ignore_index must be an integer or None"):
+            make_loss(task)(scores, target, ignore_index=wrong)
     needs(task, "dim")
     with pytest.raises(ValueError, match="dim=1 is out of range"):
         make_loss(task, dim=1)(scores, target)

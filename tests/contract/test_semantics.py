@@ -108,6 +108,15 @@ def test_compile_without_graph_breaks(task, make_loss):
     assert torch.equal(compiled_gradient, gradient)
 
 
+def test_compile_with_dynamic_shapes(task, make_loss):
+    torch._dynamo.reset()
+    loss = make_loss(task)
+    compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
+    for n in (30, 41, 17):
+        scores, target = example(task, (n,))
+        assert torch.equal(value_and_gradient(compiled, scores, target)[1], value_and_gradient(loss, scores, target)[1])
+
+
 def test_functional_forms_compile_too(task, make_loss):
     torch._dynamo.reset()
     scores, target = example(task)

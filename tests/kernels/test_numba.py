@@ -34,6 +34,13 @@ def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
     assert add(1, 2) == 3
 
 
+def test_a_change_of_any_kernel_file_outdates_the_compiled_kernels():
+    from taskloss.kernels.isotonic import _pool
+
+    # The pooling kernel contains the terms' kernels, whose file is another one.
+    assert _pool._cache._cache_file._source_stamp == _numba._source_stamp()
+
+
 def loss_of(seed: int) -> tuple[float, float]:
     generator = torch.Generator().manual_seed(seed)
     target = torch.arange(3000) % 5 == 0

@@ -11,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import taskloss as tl
+from taskloss import metrics
 from taskloss.metrics import average_precision_score, roc_auc_score
 
 PAIRS = [
@@ -81,3 +83,39 @@ def test_integer_scores_and_unknown_options():
         roc_auc_score([3.0, 2.0], [1, 0], num_relevant=2)
     with pytest.raises(ValueError, match="reduction='max'"):
         roc_auc_score([3.0, 2.0], [1, 0], reduction="max")
+
+
+def test_metrics_equal_one_minus_the_loss_of_their_task():
+    """The enumeration tests hold the tasks' values to their definitions; the scores must be the same numbers."""
+    rng = np.random.default_rng(1)
+    scores, target = np.round(rng.standard_normal((60, 4)), 1), rng.random((60, 4)) < 0.3
+    pairs = [
+        (tl.NDCG(), metrics.ndcg_score(scores, target)),
+        (tl.ROCAUC(), metrics.roc_auc_score(scores, target)),
+        (tl.PartialAUC(max_fpr=0.3, min_fpr=0.1), metrics.partial_auc_score(scores, target, max_fpr=0.3, min_fpr=0.1)),
+        (tl.RecallAtFPR(0.2), metrics.recall_at_fpr_score(scores, target, fpr=0.2)),
+        (tl.ReciprocalRank(), metrics.reciprocal_rank_score(scores, target)),
+        (tl.PrecisionAtRecall(0.5), metrics.precision_at_recall_score(scores, target, recall=0.5)),
+        (tl.RecallAtPrecision(0.5), metrics.recall_at_precision_score(scores, target, precision=0.5)),
+        (tl.PrecisionAtK(7), metrics.precision_at_k_score(scores, target, k=7)),
+        (tl.RecallAtK(0.2), metrics.recall_at_k_score(scores, target, k=0.2)),
+    ]
+    for task, value in pairs:
+        loss = tl.DirectLoss(task)(torch.tensor(scores), torch.tensor(target))
+        assert loss.item() == pytest.approx(1 - value, abs=1e-12), task
+
+
+@pytest.mark.parametrize("max_fpr", [0.05, 0.37, 1.0])
+def test_standardized_partial_auc_equals_scikit_learn(max_fpr):
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        scores, target = np.round(rng.standard_normal(40), 1), rng.random(40) < 0.4
+        ours = metrics.partial_auc_score(scores, target, max_fpr=max_fpr, standardize=True)
+        assert ours == pytest.approx(sklearn.metrics.roc_auc_score(target, scores, max_fpr=max_fpr), abs=1e-12)
+
+
+def test_ndcg_equals_scikit_learn_on_many_samples():
+    rng = np.random.default_rng(3)
+    target = rng.random(5000) < 0.1
+    scores = np.round(rng.standard_normal(5000) + target, 2)
+    assert metrics.ndcg_score(scores, target) == pytest.approx(sklearn.metrics.ndcg_score([target], [scores]), abs=1e-12)

@@ -1,7 +1,8 @@
 """All rankings, one by one: the paper's pairwise definitions, evaluated on every permutation.
 
-Independent of the library: no counts, no interleavings, no sorting of the scores. An answer is a permutation; its pairwise signs
-``y_ij`` (1 when positive i stands above negative j, else -1), joint score, loss and feature follow the paper word for word.
+Independent of the library: no counts, no interleavings, no sorting of the scores. An answer is a permutation; its pairwise
+signs ``y_ij`` (1 when positive i stands above negative j, else -1), joint score and feature follow the paper word for word.
+What a metric says of a permutation is in :mod:`tests.oracles.ranked_metrics`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Answers:
-    """Every ranking of one label pattern; the samples are in the order of the labels."""
+    """Every ranking of one label pattern; the samples are in the order of the labels.
 
+    Permutations that agree on all the pairs of a positive and a negative are one answer: they have the same joint score,
+    feature and labels from top to end.
+    """
+
+    orders: np.ndarray
+    """All the permutations, ``orders[p, place]`` a sample, shape (permutations, samples)."""
     signs: np.ndarray
     """``y_ij``, shape (answers, positives, negatives)."""
-    average_precision: np.ndarray
-    """Shape (answers,)."""
+    ranked_labels: np.ndarray
+    """Labels from the top of each ranking to its end, shape (answers, samples)."""
     feature: np.ndarray
     """``psi``, shape (answers, samples)."""
 
@@ -30,17 +37,16 @@ def all_rankings(labels: tuple[int, ...]) -> Answers:
     n = len(labels)
     positives = [k for k in range(n) if labels[k] == 1]
     negatives = [k for k in range(n) if labels[k] == 0]
-    orders = np.array(list(itertools.permutations(range(n))))  # orders[a, place] = sample
-    place = np.argsort(orders, axis=1)  # place[a, sample]
+    orders = np.array(list(itertools.permutations(range(n))))
+    place = np.argsort(orders, axis=1)  # place[p, sample]
     signs = np.where(place[:, positives, None] < place[:, None, negatives], 1, -1)
-    ranked_labels = np.array(labels)[orders]
-    precision = np.cumsum(ranked_labels, axis=1) / np.arange(1, n + 1)
-    average_precision = (precision * ranked_labels).sum(axis=1) / len(positives)
-    feature = np.zeros((len(orders), n))
+    _, first = np.unique(signs.reshape(len(orders), -1), axis=0, return_index=True)
+    signs = signs[first]
+    feature = np.zeros((len(first), n))
     pairs = len(positives) * len(negatives)
     feature[:, positives] = signs.sum(axis=2) / pairs
     feature[:, negatives] = -signs.sum(axis=1) / pairs
-    return Answers(signs, average_precision, feature)
+    return Answers(orders, signs, np.array(labels)[orders[first]], feature)
 
 
 @dataclass(frozen=True)
@@ -49,23 +55,22 @@ class Optimum:
 
     value: float
     features: np.ndarray
-    """Features of all the maximizers, without repetition, shape (k, samples)."""
+    """Features of all the maximizers, shape (k, samples)."""
     negatives_above: np.ndarray
     """How many (positive, negative) pairs each of them has in the wrong order, shape (k,)."""
     accidental: bool = False
     """The maximizers differ in loss, so F and L happen to balance: in floating point the last bit decides such a tie."""
 
 
-def maximize(scores: np.ndarray, labels: tuple[int, ...], weight: float, missing: int = 0) -> Optimum:
-    """Maximize over all permutations; answers within 1e-11 of the best are tied. ``missing`` relevant items are in no list."""
+def maximize(scores: np.ndarray, labels: tuple[int, ...], weight: float = 0.0, metric: np.ndarray | float = 0.0) -> Optimum:
+    """Maximize ``F + weight * (1 - metric)`` over all permutations, ``metric`` of shape (answers,); within 1e-11 is a tie."""
     answers = all_rankings(labels)
-    share = sum(labels) / (sum(labels) + missing)
-    objective = answers.feature @ scores + weight * (1.0 - share * answers.average_precision)
+    objective = answers.feature @ scores + weight * (1.0 - metric)
     best = objective.max()
     tied = objective >= best - 1e-11 * max(1.0, np.abs(scores).max(), abs(weight))
-    features, first = np.unique(answers.feature[tied], axis=0, return_index=True)
-    wrong = (answers.signs[tied][first] == -1).sum(axis=(1, 2))
-    return Optimum(float(best), features, wrong, weight != 0 and bool(np.ptp(answers.average_precision[tied]) > 1e-12))
+    wrong = (answers.signs[tied] == -1).sum(axis=(1, 2))
+    accidental = weight != 0 and bool(np.ptp(np.broadcast_to(metric, tied.shape)[tied]) > 1e-12)
+    return Optimum(float(best), answers.feature[tied], wrong, accidental)
 
 
 def tie_rule_feature(optimum: Optimum, scores: np.ndarray, labels: tuple[int, ...]) -> np.ndarray:
@@ -84,3 +89,9 @@ def truth_feature(labels: tuple[int, ...]) -> np.ndarray:
     """Every positive above every negative."""
     answers = all_rankings(labels)
     return answers.feature[(answers.signs == 1).all(axis=(1, 2)).argmax()]
+
+
+def labels_by_score(scores: np.ndarray, labels: tuple[int, ...]) -> np.ndarray:
+    """Labels from top to end of every permutation that lists the samples by falling score: all the orders of ties, each once."""
+    orders = all_rankings(labels).orders
+    return np.array(labels)[orders[(np.diff(scores[orders], axis=1) <= 0).all(axis=1)]]

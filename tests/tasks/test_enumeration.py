@@ -1,18 +1,109 @@
-"""Average precision against all permutations: values, gradients, the tie rule."""
+"""Every ranking task against all permutations: values, gradients, the tie rule."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
+import sklearn.metrics
 import torch
-from sklearn.metrics import average_precision_score
 
 import taskloss as tl
-from tests.oracles.enumeration import maximize, tie_rule_feature, truth_feature
+from tests.oracles import ranked_metrics as oracle
+from tests.oracles.enumeration import Optimum, all_rankings, labels_by_score, maximize, tie_rule_feature, truth_feature
 from tests.oracles.hull import in_convex_hull
 
-INSTANCES = 2500
-HULL_CHECKS = 150
+HULL_CHECKS = 100
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task, its metric of a permutation, and its metric of scores with ties."""
+
+    task: tl.Task
+    of_ranking: oracle.Metric
+    of_scores: Callable[[np.ndarray, np.ndarray], float]
+    instances: int = 1000
+
+
+def mean_over_orders(metric: oracle.Metric) -> Callable[[np.ndarray, np.ndarray], float]:
+    def value(scores: np.ndarray, labels: np.ndarray) -> float:
+        return float(metric(labels_by_score(scores, tuple(labels.tolist())), int(labels.sum())).mean())
+
+    return value
+
+
+def worst_order(metric: oracle.Metric) -> Callable[[np.ndarray, np.ndarray], float]:
+    def value(scores: np.ndarray, labels: np.ndarray) -> float:
+        return float(metric(labels_by_score(scores, tuple(labels.tolist())), int(labels.sum())).min())
+
+    return value
+
+
+def at_threshold(choose: Callable[[list[tuple[int, int]], int, int], float]) -> Callable[[np.ndarray, np.ndarray], float]:
+    return lambda scores, labels: choose(oracle.threshold_points(scores, labels), int(labels.sum()), int((1 - labels).sum()))
+
+
+def roc_area(low: float, high: float) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Area under scikit-learn's ROC curve, a tied group being a straight line, between two false positive rates."""
+
+    def value(scores: np.ndarray, labels: np.ndarray) -> float:
+        fpr, tpr, _ = sklearn.metrics.roc_curve(labels, scores, drop_intermediate=False)
+        area = 0.0
+        for x0, x1, y0, y1 in zip(fpr, fpr[1:], tpr, tpr[1:], strict=False):
+            left, right = max(x0, low), min(x1, high)
+            if left < right:
+                middle = y0 + (y1 - y0) * ((left + right) / 2 - x0) / (x1 - x0)
+                area += (right - left) * middle
+        return area / (high - low)
+
+    return value
+
+
+def sklearn_partial_auc(scores: np.ndarray, labels: np.ndarray) -> float:
+    standardized = sklearn.metrics.roc_auc_score(labels, scores, max_fpr=0.6)
+    lowest = 0.6**2 / 2
+    return float((2 * standardized - 1) * (0.6 - lowest) + lowest) / 0.6
+
+
+CASES = {
+    "average precision": Case(
+        tl.AveragePrecision(),
+        oracle.average_precision,
+        lambda s, y: sklearn.metrics.average_precision_score(y, s),
+        instances=2500,
+    ),
+    "ndcg": Case(tl.NDCG(), oracle.ndcg, lambda s, y: sklearn.metrics.ndcg_score([y], [s])),
+    "roc auc": Case(tl.ROCAUC(), oracle.partial_auc(0, 1), lambda s, y: sklearn.metrics.roc_auc_score(y, s)),
+    "partial auc": Case(tl.PartialAUC(max_fpr=0.6), oracle.partial_auc(0, 0.6), sklearn_partial_auc),
+    "band auc": Case(tl.PartialAUC(max_fpr=0.85, min_fpr=0.3), oracle.partial_auc(0.3, 0.85), roc_area(0.3, 0.85)),
+    "recall at fpr": Case(
+        tl.RecallAtFPR(0.5),
+        oracle.recall_at_fpr(0.5),
+        at_threshold(lambda points, P, N: max([tp / P for tp, fp in points if fp / N <= 0.5], default=0.0)),
+    ),
+    "reciprocal rank": Case(tl.ReciprocalRank(), oracle.reciprocal_rank, worst_order(oracle.reciprocal_rank)),
+    "precision at recall": Case(
+        tl.PrecisionAtRecall(0.6),
+        oracle.precision_at_recall(0.6),
+        at_threshold(lambda points, P, N: next(tp / (tp + fp) for tp, fp in points if tp / P >= 0.6 - 1e-9)),
+    ),
+    "precision at k": Case(tl.PrecisionAtK(3), oracle.precision_at_k(3), mean_over_orders(oracle.precision_at_k(3))),
+    "recall at k": Case(tl.RecallAtK(2), oracle.recall_at_k(2), mean_over_orders(oracle.recall_at_k(2))),
+    "recall at precision": Case(
+        tl.RecallAtPrecision(0.6),
+        oracle.recall_at_precision(0.6),
+        at_threshold(lambda points, P, N: max([tp / P for tp, fp in points if tp / (tp + fp) >= 0.6 - 1e-9], default=0.0)),
+    ),
+}
+
+
+@functools.cache
+def metric_of_all(metric: oracle.Metric, labels: tuple[int, ...], relevant: int) -> np.ndarray:
+    return metric(all_rankings(labels).ranked_labels, relevant)
 
 
 def random_instance(rng: np.random.Generator) -> tuple[np.ndarray, tuple[int, ...], float]:
@@ -46,48 +137,59 @@ def check_gradient(gradient, first, second, factor, scores, labels, check_hull) 
     tied = len(first.features) > 1 or len(second.features) > 1
     if first.accidental or (tied and check_hull):
         differences = factor * (first.features[:, None] - second.features[None]).reshape(-1, len(scores))
-        assert in_convex_hull(gradient, np.unique(differences, axis=0), 1000 * tolerance)
+        assert in_convex_hull(gradient, differences, 1000 * tolerance)
     return tied
 
 
 @pytest.mark.parametrize("loss", ["positive", "negative", "hinge", "perceptron"])
-def test_values_and_gradients_equal_enumeration(loss):
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
+def test_values_and_gradients_equal_enumeration(case, loss):
     rng = np.random.default_rng(20160619)
     ties = 0
-    for _ in range(INSTANCES):
+    for _ in range(case.instances):
         scores, labels, epsilon = random_instance(rng)
-        predicted = maximize(scores, labels, 0.0)
+        metric = metric_of_all(case.of_ranking, labels, sum(labels))
+        predicted = maximize(scores, labels)
         truth = truth_feature(labels)
         if loss in ("positive", "negative"):
             sign = 1 if loss == "positive" else -1
-            value, gradient = library(tl.DirectLoss("average_precision", epsilon=epsilon, update=loss), scores, labels)
-            assert value == pytest.approx(1 - average_precision_score(labels, scores), abs=1e-12)
-            first, second, factor = maximize(scores, labels, sign * epsilon), predicted, sign / epsilon
+            value, gradient = library(tl.DirectLoss(case.task, epsilon=epsilon, update=loss), scores, labels)
+            assert value == pytest.approx(1 - case.of_scores(scores, np.array(labels)), abs=1e-12)
+            first, second, factor = maximize(scores, labels, sign * epsilon, metric), predicted, sign / epsilon
         else:
-            second = type(predicted)(0.0, truth[None], np.zeros(1))
-            factor = 1.0
+            second, factor = Optimum(0.0, truth[None], np.zeros(1)), 1.0
             criterion = tl.StructuredHingeLoss if loss == "hinge" else tl.PerceptronLoss
-            first = maximize(scores, labels, 1.0) if loss == "hinge" else predicted
-            value, gradient = library(criterion("average_precision"), scores, labels)
+            first = maximize(scores, labels, 1.0, metric) if loss == "hinge" else predicted
+            value, gradient = library(criterion(case.task), scores, labels)
             assert value == pytest.approx(first.value - truth @ scores, abs=1e-12 * max(1.0, np.abs(scores).max()))
         ties += check_gradient(gradient, first, second, factor, scores, labels, check_hull=ties < HULL_CHECKS)
-    assert ties >= 50, "the instances must include ties"
+    assert ties > 0, "the instances must include ties"
+
+
+def test_every_registered_ranking_task_is_enumerated():
+    assert {type(case.task) for case in CASES.values()} >= {
+        cls for cls in tl.tasks.registered().values() if cls.target_kind == "binary"
+    }
 
 
 @pytest.mark.parametrize("update", ["positive", "negative"])
-def test_missing_relevant_items_equal_enumeration(update):
+@pytest.mark.parametrize(
+    "name", ["average precision", "ndcg", "recall at fpr", "recall at k", "precision at recall", "recall at precision"]
+)
+def test_missing_relevant_items_equal_enumeration(name, update):
+    case = CASES[name]
     rng = np.random.default_rng(7)
     sign = 1 if update == "positive" else -1
-    for _ in range(300):
+    for _ in range(200):
         scores, labels, epsilon = random_instance(rng)
-        missing = int(rng.integers(0, 4))
+        scores = scores + 1e-3 * rng.standard_normal(len(scores))
+        relevant = sum(labels) + int(rng.integers(0, 4))
+        metric = metric_of_all(case.of_ranking, labels, relevant)
         tensor = torch.tensor(scores, requires_grad=True)
         value = tl.functional.direct_loss(
-            tensor, torch.tensor(labels), "average_precision", epsilon=epsilon, update=update, num_relevant=sum(labels) + missing
+            tensor, torch.tensor(labels), case.task, epsilon=epsilon, update=update, num_relevant=relevant
         )
         value.backward()
-        share = sum(labels) / (sum(labels) + missing)
-        assert value.item() == pytest.approx(1 - share * average_precision_score(labels, scores), abs=1e-12)
-        augmented = maximize(scores, labels, sign * epsilon, missing)
-        predicted = maximize(scores, labels, 0.0, missing)
+        assert value.item() == pytest.approx(1 - case.of_ranking(labels_by_score(scores, labels), relevant)[0], abs=1e-12)
+        augmented, predicted = maximize(scores, labels, sign * epsilon, metric), maximize(scores, labels)
         check_gradient(tensor.grad.numpy(), augmented, predicted, sign / epsilon, scores, labels, check_hull=False)

@@ -48,7 +48,8 @@ def test_missing_positives_make_a_list_of_one_class_defined():
 
 
 def test_the_value_is_one_minus_the_metric():
-    scores, target = torch.randn(1000), torch.rand(1000) < 0.1
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.randn(1000, generator=generator), torch.rand(1000, generator=generator) < 0.1
     assert tl.DirectLoss("average_precision")(scores.double(), target).item() == 1 - tl.metrics.average_precision_score(
         scores, target
     )
@@ -68,6 +69,36 @@ def test_negative_update_on_a_list_too_long_for_its_table():
     scores = torch.arange(330_000.0).requires_grad_()
     with pytest.raises(ValueError, match=r"30,000 positives and 300,000 negatives.*update='positive'"):
         tl.DirectLoss("average_precision", update="negative")(scores, target)
+
+
+@pytest.mark.parametrize(("update", "score"), [("positive", 0.25), ("negative", -0.25)])
+def test_a_tie_of_score_and_loss_takes_the_mean_of_least_and_greatest(update, score):
+    # Moving the one pair changes F by 1/2 and the loss by 1/2: with epsilon 1 both answers are best, exactly.
+    scores = torch.tensor([score, 0.0], requires_grad=True)
+    tl.DirectLoss("average_precision", update=update)(scores, torch.tensor([1, 0])).backward()
+    assert scores.grad.tolist() == [-1.0, 1.0]
+
+
+@every_loss
+def test_scores_at_the_edge_of_float64(make_loss):
+    scores = torch.tensor([-1.0, 1.0, 0.5], dtype=torch.float64) * 2e307
+    value, gradient = value_and_gradient(make_loss("average_precision"), scores, torch.tensor([1, 0, 0]))
+    small, small_gradient = value_and_gradient(make_loss("average_precision"), scores / 1e300, torch.tensor([1, 0, 0]))
+    assert torch.isfinite(value)
+    torch.testing.assert_close(gradient, small_gradient)
+    if value > 1:
+        torch.testing.assert_close(value / 1e300, small, rtol=1e-6, atol=0)
+
+
+def test_settings_may_be_changed_and_are_checked_again():
+    criterion = tl.DirectLoss("average_precision")
+    criterion.update = "hinge"
+    with pytest.raises(ValueError, match="update='hinge'"):
+        criterion(torch.zeros(2), torch.tensor([0, 1]))
+    criterion.update = "negative"
+    criterion.task = tl.AveragePrecision(on_one_class="raise")
+    with pytest.raises(ValueError, match="one class only"):
+        criterion(torch.zeros(2), torch.tensor([1, 1]))
 
 
 def test_unknown_settings():

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
+import torch
 
 import taskloss as tl
 from taskloss.tasks.registry import as_task, handle_of, task_of
@@ -36,13 +38,31 @@ def test_equal_tasks_share_a_handle():
     assert task_of(handle_of(Other())) == Other()
 
 
+def test_settings_that_compare_equal_are_told_apart():
+    assert handle_of(tl.PrecisionAtK(1)) != handle_of(tl.PrecisionAtK(1.0))
+    scores, target = torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 1])
+    assert tl.DirectLoss(tl.PrecisionAtK(1))(scores, target).item() == 1.0
+    assert tl.DirectLoss(tl.PrecisionAtK(1.0))(scores, target).item() == pytest.approx(1 / 3)
+
+
+def test_a_task_that_cannot_be_hashed_says_so():
+    @dataclass(frozen=True)
+    class WithArray(tl.AveragePrecision):
+        cost: object = None
+
+    with pytest.raises(TypeError, match="WithArray cannot be hashed.*tuples"):
+        tl.DirectLoss(WithArray(cost=np.zeros(2)))(torch.zeros(2), torch.tensor([0, 1]))
+
+
 def test_a_pickled_loss_finds_its_task_in_another_process():
     # Here the task is not the first one known, there it is.
+    handle_of("average_precision")
     loss = tl.DirectLoss(tl.AveragePrecision(on_one_class="raise"), epsilon=0.25)
     program = (
         "import pickle, sys, torch; loss = pickle.load(sys.stdin.buffer); "
-        "print(loss.task, loss._handle, loss(torch.tensor([0.1, 0.2]), torch.tensor([1, 0])).item())"
+        "from taskloss.tasks.registry import handle_of; "
+        "print(loss.task, loss(torch.tensor([0.1, 0.2]), torch.tensor([1, 0])).item(), handle_of(loss.task))"
     )
     result = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(loss), capture_output=True, check=True)
-    assert result.stdout.decode().strip() == "AveragePrecision(on_one_class='raise') 0 0.5"
-    assert loss._handle > 0
+    assert result.stdout.decode().strip() == "AveragePrecision(on_one_class='raise') 0.5 0"
+    assert handle_of(loss.task) > 0

@@ -145,18 +145,3 @@ def average_precision(lists, at_or_above):
             retrieved = i - start
             result[r] += (i - first) * (retrieved / (retrieved + at_or_above[first]))
     return result
-
-
-@kernel
-def roc_auc(lists, above, at_or_above):
-    """The share of pairs in the right order, a tied pair counting half; shape ``(R,)``, NaN where a list is empty."""
-    result = np.empty(len(lists.positive_start) - 1)
-    for r in range(len(result)):
-        start, stop = lists.positive_start[r], lists.positive_start[r + 1]
-        negatives = lists.negative_start[r + 1] - lists.negative_start[r]
-        wrong = 0
-        for i in range(start, stop):
-            wrong += above[i] + at_or_above[i]
-        pairs = np.float64(stop - start) * negatives
-        result[r] = 1.0 - 0.5 * wrong / pairs if pairs > 0 else np.nan
-    return result

@@ -20,15 +20,31 @@ import numpy as np
 from taskloss.kernels._numba import kernel
 
 AVERAGE_PRECISION = 0
+NDCG = 1
 
 # From here on, the asymptotic series of the harmonic numbers is exact to the last bits with the terms kept below.
 _SERIES_FROM = 64
 _SHORT_BLOCK = 16
+_LN2 = np.log(2.0)
+
+
+@kernel
+def discount(rank):
+    """``d(rank) = 1 / log2(1 + rank)``, what an item at this rank (from 1) counts in a discounted cumulative gain."""
+    return _LN2 / np.log1p(rank)
+
+
+@kernel
+def _discount_drop(p, q):
+    """``d(p) - d(q)`` for ``q > p``, without cancellation."""
+    return np.log1p((q - p) / (1.0 + p)) * _LN2 / (np.log1p(p) * np.log1p(q))
 
 
 @kernel
 def term(metric, i, c):
-    """``m(i, c)``, without the metric's scale. Average precision: the precision ``i / (i + c)`` at the positive."""
+    """``m(i, c)``, without the metric's scale: the precision at the positive, or its discount."""
+    if metric == NDCG:
+        return discount(np.float64(i + c))
     return i / (i + c)
 
 
@@ -36,12 +52,19 @@ def term(metric, i, c):
 def row_drop(metric, i, c):
     """``m(i, c) - m(i, c + 1)``, of one positive."""
     n = np.float64(i + c)
+    if metric == NDCG:
+        return _discount_drop(n, n + 1.0)
     return i / (n * (n + 1.0))
 
 
 @kernel
 def drop(metric, a, b, c):
-    """What the positives ``a..b`` lose when the number of negatives above them grows from ``c`` to ``c + 1``."""
+    """What the positives ``a..b`` lose when the number of negatives above them grows from ``c`` to ``c + 1``.
+
+    For NDCG the sum telescopes: one more negative moves the whole block down by one rank.
+    """
+    if metric == NDCG:
+        return _discount_drop(np.float64(a + c), np.float64(b + c + 1))
     return _average_precision_drop(a, b, c)
 
 

@@ -8,9 +8,8 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import interleaving
-from taskloss.kernels.sort import TwoLists
-from taskloss.layout import Layout, one_class, ranking_weights, relevant_counts, to_numpy, two_lists
+from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to_numpy
+from taskloss.metrics import of_rankings
 
 
 class MetricOptions(TypedDict, total=False):
@@ -51,11 +50,7 @@ def average_precision_score(
     >>> round(average_precision_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0]), 6)
     0.833333
     """
-
-    def values(lists: TwoLists, relevant: np.ndarray) -> np.ndarray:
-        return interleaving.average_precision(lists, interleaving.natural_counts(lists)[1]) / np.maximum(relevant, 1.0)
-
-    return _score(values, scores, target, num_relevant, **options)
+    return _score(of_rankings.average_precision, scores, target, num_relevant, **options)
 
 
 def roc_auc_score(scores: Any, target: Any, **options: Unpack[MetricOptions]) -> float | np.ndarray:
@@ -68,15 +63,126 @@ def roc_auc_score(scores: Any, target: Any, **options: Unpack[MetricOptions]) ->
     >>> roc_auc_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0])
     0.75
     """
+    return partial_auc_score(scores, target, max_fpr=1.0, **options)
 
-    def values(lists: TwoLists, relevant: np.ndarray) -> np.ndarray:
-        return interleaving.roc_auc(lists, *interleaving.natural_counts(lists))
+
+def partial_auc_score(
+    scores: Any,
+    target: Any,
+    *,
+    max_fpr: float,
+    min_fpr: float = 0.0,
+    standardize: bool = False,
+    **options: Unpack[MetricOptions],
+) -> float | np.ndarray:
+    r"""Area under the ROC curve between two false positive rates, divided by the width of the band.
+
+    With ``standardize`` the area A is rescaled so that random order gives 1/2 (McClish 1989), as scikit-learn's
+    ``roc_auc_score(max_fpr=...)`` does: ``(1 + (A - a) / (A_max - a)) / 2`` with a the area under the diagonal.
+
+    >>> partial_auc_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0], max_fpr=0.5)
+    0.5
+    """
+    _checks.check_band(min_fpr, max_fpr)
+
+    def values(rankings: Rankings) -> np.ndarray:
+        share = of_rankings.band_auc(rankings, *of_rankings.false_positive_band(rankings, min_fpr, max_fpr))
+        chance = (min_fpr + max_fpr) / 2
+        return (1.0 + (share - chance) / (1.0 - chance)) / 2 if standardize else share
 
     return _score(values, scores, target, None, **options)
 
 
+def recall_at_fpr_score(
+    scores: Any, target: Any, *, fpr: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    """Largest recall of a threshold whose false positive rate is at most ``fpr`` (sensitivity at a specificity).
+
+    >>> recall_at_fpr_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0], fpr=0.4)
+    0.5
+    """
+    _checks.check_fraction("fpr", fpr)
+    return _score(lambda rankings: of_rankings.recall_at_fpr(rankings, fpr), scores, target, num_relevant, **options)
+
+
+def ndcg_score(scores: Any, target: Any, *, num_relevant: Any = None, **options: Unpack[MetricOptions]) -> float | np.ndarray:
+    r"""Normalized discounted cumulative gain of binary relevance, discount ``1/log2(1 + rank)``; mean over the orders of ties.
+
+    Equal to scikit-learn's ``ndcg_score`` for 0/1 relevance.
+
+    >>> round(ndcg_score([0.9, 0.8, 0.7], [0, 1, 1]), 4)
+    0.6934
+    """
+    return _score(of_rankings.ndcg, scores, target, num_relevant, **options)
+
+
+def reciprocal_rank_score(
+    scores: Any, target: Any, *, num_relevant: Any = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    """One over the rank of the first positive, ties in their worst order; the mean over queries is the MRR.
+
+    >>> reciprocal_rank_score([0.9, 0.8, 0.7], [0, 1, 1])
+    0.5
+    """
+    return _score(of_rankings.reciprocal_rank, scores, target, num_relevant, **options)
+
+
+def precision_at_recall_score(
+    scores: Any, target: Any, *, recall: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    """Precision of the highest threshold that reaches ``recall``.
+
+    >>> precision_at_recall_score([0.9, 0.8, 0.7, 0.6], [0, 1, 1, 0], recall=0.5)
+    0.5
+    """
+    _checks.check_fraction("recall", recall)
+    return _score(lambda rankings: of_rankings.precision_at_recall(rankings, recall), scores, target, num_relevant, **options)
+
+
+def recall_at_precision_score(
+    scores: Any, target: Any, *, precision: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    """Largest recall of a threshold that has at least this precision; zero when none has.
+
+    >>> recall_at_precision_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0], precision=0.6)
+    1.0
+    """
+    _checks.check_fraction("precision", precision)
+    return _score(lambda rankings: of_rankings.recall_at_precision(rankings, precision), scores, target, num_relevant, **options)
+
+
+def precision_at_k_score(scores: Any, target: Any, *, k: float, **options: Unpack[MetricOptions]) -> float | np.ndarray:
+    """Positives among the first k samples divided by k (a count, or a fraction of the list); mean over the orders of ties.
+
+    >>> precision_at_k_score([0.9, 0.8, 0.7], [0, 1, 1], k=2)
+    0.5
+    """
+    _checks.check_k(k)
+
+    def values(rankings: Rankings) -> np.ndarray:
+        return of_rankings.positives_in_top(rankings, k) / of_rankings.top(rankings, k)
+
+    return _score(values, scores, target, None, **options)
+
+
+def recall_at_k_score(
+    scores: Any, target: Any, *, k: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    """The share of the relevant items among the first k samples; k and ties as for :func:`precision_at_k_score`.
+
+    >>> recall_at_k_score([0.9, 0.8, 0.7], [0, 1, 1], k=2)
+    0.5
+    """
+    _checks.check_k(k)
+
+    def values(rankings: Rankings) -> np.ndarray:
+        return of_rankings.positives_in_top(rankings, k) / rankings.relevant
+
+    return _score(values, scores, target, num_relevant, **options)
+
+
 def _score(
-    values_of: Callable[[TwoLists, np.ndarray], np.ndarray],
+    values_of: Callable[[Rankings], np.ndarray],
     scores: Any,
     target: Any,
     num_relevant: Any,
@@ -93,16 +199,19 @@ def _score(
     scores = to_numpy(scores)
     if scores.dtype != np.float32:
         scores = scores.astype(np.float64)
-    layout, lists = two_lists(
-        scores, to_numpy(target), dim=dim, groups=None if groups is None else to_numpy(groups), ignore_index=ignore_index
+    layout, rankings = read_rankings(
+        scores,
+        to_numpy(target),
+        dim=dim,
+        groups=None if groups is None else to_numpy(groups),
+        ignore_index=ignore_index,
+        num_relevant=None if num_relevant is None else to_numpy(num_relevant),
     )
-    relevant = relevant_counts(layout, lists, None if num_relevant is None else to_numpy(num_relevant))
     weights = ranking_weights(layout, None if weight is None else to_numpy(weight))
-    undefined = one_class(lists, relevant)
     if on_one_class == "raise":
-        _checks.check_two_classes(undefined)
-    values = np.where(undefined, np.nan, values_of(lists, relevant))
-    return _reduce(values, weights, ~undefined, layout, reduction)
+        _checks.check_two_classes(rankings.undefined)
+    values = np.where(rankings.undefined, np.nan, values_of(rankings))
+    return _reduce(values, weights, ~rankings.undefined, layout, reduction)
 
 
 def _reduce(values: np.ndarray, weights: np.ndarray, defined: np.ndarray, layout: Layout, reduction: str) -> float | np.ndarray:

@@ -1,7 +1,29 @@
 """The metrics as tasks: what an answer is, how good it is, and how to find the best one."""
 
-from taskloss.tasks.ranking import AveragePrecision
+from taskloss.tasks.auc import ROCAUC, PartialAUC, RecallAtFPR
+from taskloss.tasks.graded import GradedNDCG
+from taskloss.tasks.ndcg import NDCG
+from taskloss.tasks.precision import AveragePrecision, PrecisionAtRecall, RecallAtPrecision, ReciprocalRank
 from taskloss.tasks.registry import as_task, register, registered
 from taskloss.tasks.task import Call, Inference, Task
+from taskloss.tasks.top_k import PrecisionAtK, RecallAtK
 
-__all__ = ["AveragePrecision", "Call", "Inference", "Task", "as_task", "register", "registered"]
+__all__ = [
+    "NDCG",
+    "ROCAUC",
+    "AveragePrecision",
+    "Call",
+    "GradedNDCG",
+    "Inference",
+    "PartialAUC",
+    "PrecisionAtK",
+    "PrecisionAtRecall",
+    "RecallAtFPR",
+    "RecallAtK",
+    "RecallAtPrecision",
+    "ReciprocalRank",
+    "Task",
+    "as_task",
+    "register",
+    "registered",
+]

@@ -1,18 +1,16 @@
-"""Rankings: tasks whose metric is a sum over the positives, ``M(c) = scale * sum_i m(i, c_i)``."""
+"""Rankings: how a batch becomes rankings, and what all the ranking tasks share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import interleaving, isotonic, staircase, terms
-from taskloss.kernels.sort import TwoLists
-from taskloss.layout import Layout, one_class, ranking_weights, relevant_counts, two_lists
-from taskloss.tasks.registry import register
+from taskloss.kernels import interleaving, isotonic
+from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings
 from taskloss.tasks.task import Call, Inference, Task
 
 # Sums of up to 2^60 scores of this size stay finite in float64.
@@ -30,35 +28,73 @@ class Ranking:
     """Tied scores make the prediction a set of rankings, which the metric scores by its own convention."""
 
 
-class SeparableRankingTask(Task):
-    """Base of the ranking tasks. A subclass names its metric's terms, scale and value under ties."""
+class RankingTask(Task):
+    """Base of the ranking tasks: a metric of the counts, with exact loss-augmented inference."""
 
     target_kind: ClassVar[str] = "binary"
     options: ClassVar[frozenset[str]] = frozenset({"dim", "groups", "ignore_index", "num_relevant", "weight"})
-    metric: ClassVar[int]
-    """The metric's number in :mod:`taskloss.kernels.terms`."""
     on_one_class: str
 
     @abstractmethod
-    def scale(self, positives: np.ndarray, negatives: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-        """What the sum of the terms is multiplied with; all of shape ``(R,)``, no zero in ``relevant``."""
+    def of_prediction(self, rankings: Rankings) -> np.ndarray:
+        """The metric of the prediction, under the metric's convention for ties; shape ``(R,)``."""
 
     @abstractmethod
-    def term_sum(self, lists: TwoLists, above: np.ndarray, at_or_above: np.ndarray) -> np.ndarray:
-        """The sum of the terms for the prediction, under the metric's convention for ties; shape ``(R,)``."""
+    def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
+        """The metric of one answer; shape ``(R,)``."""
+
+    @abstractmethod
+    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Least and greatest counts that maximize ``sum_i sum_{j <= c_i} (t_j - s_i) - worth * metric`` for each ranking.
+
+        That is the augmented objective times ``P N / 2``: ``worth = weight * P N / 2`` has the sign of the weight, shape
+        ``(R,)``.
+        """
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> RankingInference:
         self.refuse_unknown(call)
-        layout, lists = two_lists(scores, target, dim=call.dim, groups=call.groups, ignore_index=call.ignore_index)
-        relevant = relevant_counts(layout, lists, call.num_relevant)
-        undefined = one_class(lists, relevant)
+        layout, rankings = read_rankings(
+            scores,
+            target,
+            dim=call.dim,
+            groups=call.groups,
+            ignore_index=call.ignore_index,
+            num_relevant=call.num_relevant,
+        )
         if self.on_one_class == "raise":
-            _checks.check_two_classes(undefined)
-        return RankingInference(self, layout, lists, scores.dtype, relevant, ~undefined, ranking_weights(layout, call.weight))
+            _checks.check_two_classes(rankings.undefined)
+        return RankingInference(self, layout, rankings, scores.dtype, ranking_weights(layout, call.weight))
 
     def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
         dim = _checks.check_dim(dim, len(shape))
         return (*shape[:dim], *(() if groups is None else (groups,)), *shape[dim + 1 :])
+
+    def __post_init__(self) -> None:
+        _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))
+
+
+class ConvexRankingTask(RankingTask):
+    """``M(c) = scale * sum_i m(i, c_i)`` with m convex in c: the positive update by pooling."""
+
+    metric: ClassVar[int]
+    """The metric's number in :mod:`taskloss.kernels.terms`."""
+
+    @abstractmethod
+    def scale(self, rankings: Rankings) -> np.ndarray:
+        """What the sum of the terms is multiplied with, shape ``(R,)``."""
+
+    @abstractmethod
+    def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The negative update, ``pull < 0``."""
+
+    def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
+        return self.scale(rankings) * interleaving.term_sum(rankings.lists, self.metric, counts)
+
+    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pull = worth * self.scale(rankings)
+        if (worth < 0).any():
+            return self.augment_down(rankings, pull)
+        return isotonic.augment_convex(rankings.lists, self.metric, pull)
 
 
 class RankingInference(Inference[Ranking]):
@@ -66,55 +102,44 @@ class RankingInference(Inference[Ranking]):
 
     def __init__(
         self,
-        task: SeparableRankingTask,
+        task: RankingTask,
         layout: Layout,
-        lists: TwoLists,
+        rankings: Rankings,
         dtype: np.dtype,
-        relevant: np.ndarray,
-        defined: np.ndarray,
         weights: np.ndarray,
     ) -> None:
         self.values_shape = layout.values_shape
-        self.defined = defined
+        self.defined = ~rankings.undefined
         self.weights = weights
         self._task = task
         self._layout = layout
+        self._rankings = rankings
         self._dtype = dtype
-        self._positives = lists.positive_counts()
-        self._negatives = lists.negative_counts()
-        self._scale = task.scale(self._positives, self._negatives, np.maximum(relevant, 1.0))
-        self._lists = lists
-        self._summable, self._unit = _shrink_huge(lists) if dtype == np.float64 else (lists, 1.0)
-        self._natural = interleaving.natural_counts(lists)
+        self._summable, self._unit = _shrink_huge(rankings) if dtype == np.float64 else (rankings, 1.0)
 
     def predict(self) -> Ranking:
-        above, at_or_above = self._natural
-        return Ranking(above, at_or_above, is_prediction=True)
+        return Ranking(self._rankings.above, self._rankings.at_or_above, is_prediction=True)
 
     def augment(self, weight: float) -> Ranking:
-        pull = weight * self._unit * self._scale * self._positives * self._negatives / 2
-        if weight > 0:
-            return Ranking(*isotonic.augment_convex(self._summable, self._task.metric, pull))
-        return Ranking(*staircase.augment_any(self._summable, self._natural[1], self._task.metric, pull))
+        worth = weight * self._unit * self._rankings.positives * self._rankings.negatives / 2
+        return Ranking(*self._task.augment(self._summable, worth))
 
     def truth(self) -> Ranking:
-        counts = np.zeros(len(self._lists.positives), np.int64)
+        counts = np.zeros(len(self._rankings.lists.positives), np.int64)
         return Ranking(counts, counts)
 
     def loss(self, answer: Ranking) -> np.ndarray:
         if answer.is_prediction:
-            terms_sum = self._task.term_sum(self._lists, *self._natural)
-        else:
-            terms_sum = interleaving.term_sum(self._lists, self._task.metric, answer.least)
-        return 1.0 - self._scale * terms_sum
+            return 1.0 - self._task.of_prediction(self._rankings)
+        return 1.0 - self._task.of_counts(self._rankings, answer.least)
 
     def score_difference(self, answer: Ranking, reference: Ranking) -> np.ndarray:
-        return interleaving.score_difference(self._summable, answer.least, reference.least) / self._unit
+        return interleaving.score_difference(self._summable.lists, answer.least, reference.least) / self._unit
 
     def feature_difference(self, answer: Ranking, reference: Ranking, factor: np.ndarray) -> np.ndarray:
         out = np.zeros(int(np.prod(self._layout.shape)), self._dtype)
         interleaving.write_feature_difference(
-            self._lists, answer.least, answer.greatest, reference.least, reference.greatest, factor, out
+            self._rankings.lists, answer.least, answer.greatest, reference.least, reference.greatest, factor, out
         )
         return out.reshape(self._layout.shape)
 
@@ -122,44 +147,11 @@ class RankingInference(Inference[Ranking]):
         return self._layout.full_owner()
 
 
-def _shrink_huge(lists: TwoLists) -> tuple[TwoLists, float]:
-    """Lists whose sums cannot overflow, and the power of two that they were shrunk by; losses must be shrunk alike."""
-    sides = (lists.positives, lists.negatives)
-    largest = max((float(np.abs(side).max()) for side in sides if len(side)), default=0.0)
+def _shrink_huge(rankings: Rankings) -> tuple[Rankings, float]:
+    """Rankings whose score sums cannot overflow, and what their scores were multiplied with; worths must be alike."""
+    lists = rankings.lists
+    largest = max((float(np.abs(side).max()) for side in (lists.positives, lists.negatives) if len(side)), default=0.0)
     if largest <= _LARGEST_SCORE:
-        return lists, 1.0
-    return lists._replace(positives=lists.positives * _SHRINK, negatives=lists.negatives * _SHRINK), _SHRINK
-
-
-@register("average_precision")
-@dataclass(frozen=True)
-class AveragePrecision(SeparableRankingTask):
-    r"""Average precision, ``L = 1 - AP``, of binary relevance.
-
-    .. math:: \mathrm{AP} = \frac{1}{R} \sum_{i=1}^{P} \frac{i}{i + c_i}
-
-    with ``c_i`` the negatives above the i-th positive and R the number of relevant items (P unless ``num_relevant`` is given).
-    Reference: Song, Schwing, Zemel, Urtasun, *Training Deep Neural Networks via Direct Loss Minimization*, ICML 2016. The
-    positive update and the hinge are solved by pooling in O(n log n), the negative update by a table under the staircase.
-
-    Args:
-        on_one_class: ``"skip"``: a ranking with one class only has zero loss and gradient and is left out of means;
-            ``"raise"``: it is an error.
-
-    >>> import taskloss as tl, torch
-    >>> criterion = tl.DirectLoss(tl.AveragePrecision())
-    >>> round(criterion(torch.tensor([0.9, 0.8, 0.7, 0.6]), torch.tensor([1, 0, 1, 0])).item(), 6)
-    0.166667
-    """
-
-    metric: ClassVar[int] = terms.AVERAGE_PRECISION
-    on_one_class: str = "skip"
-
-    def __post_init__(self) -> None:
-        _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))
-
-    def scale(self, positives: np.ndarray, negatives: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-        return 1.0 / relevant
-
-    def term_sum(self, lists: TwoLists, above: np.ndarray, at_or_above: np.ndarray) -> np.ndarray:
-        return interleaving.average_precision(lists, at_or_above)
+        return rankings, 1.0
+    shrunk = lists._replace(positives=lists.positives * _SHRINK, negatives=lists.negatives * _SHRINK)
+    return replace(rankings, lists=shrunk), _SHRINK

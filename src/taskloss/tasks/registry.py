@@ -54,9 +54,10 @@ def as_task(task: Task | str) -> Task:
     raise TypeError(f"expected a task or the name of one, got {type(task).__name__}")
 
 
-# A compiled graph holds numbers, not objects, so it names a task by a number. Equal tasks share one, and a number stays
-# valid for the whole process. Numbers never leave the process: losses ask anew when they are unpickled.
-_handles: dict[Task, int] = {}
+# A compiled graph holds numbers, not objects, so it names a task by a number. Equal tasks share one, and a number stays valid for
+# the whole process. Numbers never leave the process. The text of a task is part of the key, since 1 == 1.0, but precision at 1 is
+# not precision at 100%.
+_handles: dict[tuple[Task, str], int] = {}
 _tasks: list[Task] = []
 _lock = threading.Lock()
 
@@ -64,13 +65,20 @@ _lock = threading.Lock()
 def handle_of(task: Task | str) -> int:
     """The number of this task in this process."""
     task = as_task(task)
+    try:
+        key = (task, repr(task))
+        known = _handles.get(key)
+    except TypeError as error:
+        raise TypeError(
+            f"{type(task).__name__} cannot be hashed ({error}); tasks are frozen: hold tuples, not arrays or lists"
+        ) from error
+    if known is not None:
+        return known
     with _lock:
-        handle = _handles.get(task)
-        if handle is None:
-            handle = len(_tasks)
+        if key not in _handles:
             _tasks.append(task)
-            _handles[task] = handle
-        return handle
+            _handles[key] = len(_tasks) - 1
+        return _handles[key]
 
 
 # What torch.compiler.assume_constant_result does: a compiled graph takes the number as a constant. The decorator itself would

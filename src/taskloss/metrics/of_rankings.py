@@ -1,0 +1,88 @@
+"""What each metric says of the predictions of a batch: one value a ranking, shape ``(R,)``; conventions for ties as in
+:mod:`taskloss.kernels.values`. The public scores and the tasks both take their values from here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taskloss.kernels import interleaving, majorant, single_row, values
+from taskloss.layout import Rankings
+
+
+def average_precision(rankings: Rankings) -> np.ndarray:
+    """The mean precision at the thresholds of the positives."""
+    return interleaving.average_precision(rankings.lists, rankings.at_or_above) / rankings.relevant
+
+
+def band_auc(rankings: Rankings, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The area under the ROC curve between ``low`` and ``high`` false positives (real counts), as a share of the band."""
+    area = majorant.band_sum(rankings.lists, rankings.above, rankings.at_or_above, low, high)
+    return area / (rankings.relevant * (high - low))
+
+
+def false_positive_band(rankings: Rankings, min_fpr: float, max_fpr: float) -> tuple[np.ndarray, np.ndarray]:
+    """The band between two false positive rates, in counts of negatives; not rounded, as scikit-learn interpolates."""
+    negatives = np.maximum(rankings.negatives, 1)
+    return min_fpr * negatives, max_fpr * negatives
+
+
+def allowed_false_positives(rankings: Rankings, fpr: float) -> np.ndarray:
+    """``floor(fpr * N)``; a little is added lest rounding lose a whole number."""
+    return np.floor(fpr * rankings.negatives + 1e-9)
+
+
+def recall_at_fpr(rankings: Rankings, fpr: float) -> np.ndarray:
+    """The positives with at most the allowed number of negatives at or above them."""
+    allowed = allowed_false_positives(rankings, fpr)
+    return values.positives_above_bound(rankings.lists, rankings.at_or_above, allowed) / rankings.relevant
+
+
+def ideal_gains(rankings: Rankings) -> np.ndarray:
+    """``sum_{r <= R} d(r)``, the discounted gain of a perfect list."""
+    sums = np.cumsum(1.0 / np.log2(np.arange(2, int(rankings.relevant.max(initial=1)) + 2)))
+    return sums[rankings.relevant.astype(np.int64) - 1]
+
+
+def ndcg(rankings: Rankings) -> np.ndarray:
+    """Discounted gain of the positives, as a share of that of a perfect list."""
+    gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, rankings.sizes)
+    return gains / ideal_gains(rankings)
+
+
+def reciprocal_rank(rankings: Rankings) -> np.ndarray:
+    """One over the rank of the first positive."""
+    return single_row.precision_at_row(rankings.lists, rankings.at_or_above, np.ones_like(rankings.positives))
+
+
+def needed_positives(rankings: Rankings, recall: float) -> np.ndarray:
+    """``ceil(recall * R)``, at least 1; a little is taken off lest rounding add one."""
+    return np.maximum(np.ceil(recall * rankings.relevant - 1e-9), 1.0).astype(np.int64)
+
+
+def precision_at_recall(rankings: Rankings, recall: float) -> np.ndarray:
+    """The precision of the highest threshold that reaches the recall; zero when none does."""
+    return values.precision_at_positive(rankings.lists, rankings.at_or_above, needed_positives(rankings, recall))
+
+
+def recall_at_precision(rankings: Rankings, precision: float) -> np.ndarray:
+    """The largest recall of a threshold that has the precision."""
+    ratio = negatives_a_positive(precision)
+    return values.positives_at_precision(rankings.lists, rankings.at_or_above, ratio) / rankings.relevant
+
+
+def negatives_a_positive(precision: float) -> float:
+    """How many negatives a positive pays for at this precision, ``(1 - p)/p``."""
+    return (1.0 - precision) / precision
+
+
+def top(rankings: Rankings, k: float) -> np.ndarray:
+    """A count k, or the part k of each list, rounded down to at least 1; int64 of shape ``(R,)``."""
+    if isinstance(k, int):
+        return np.full(len(rankings.sizes), k, np.int64)
+    return np.maximum(np.floor(k * rankings.sizes + 1e-9), 1.0).astype(np.int64)
+
+
+def positives_in_top(rankings: Rankings, k: float) -> np.ndarray:
+    """How many positives stand in the first k places."""
+    return values.positives_in_top(rankings.lists, rankings.above, rankings.at_or_above, top(rankings, k))

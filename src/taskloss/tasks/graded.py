@@ -1,0 +1,151 @@
+r"""NDCG of graded relevance: answers are orders, and augmented inference is a sort.
+
+With gains ``g_i`` and discounts ``d(r) = 1/log2(1 + r)`` (zero beyond the cut), the joint score uses the metric's own discounts,
+
+.. math:: F = \frac{1}{Z} \sum_i s_i\, d(\mathrm{rank}_i), \qquad L = 1 - \frac{1}{Z} \sum_i g_i\, d(\mathrm{rank}_i), \qquad
+          F + w L = w + \frac{1}{Z} \sum_i (s_i - w g_i)\, d(\mathrm{rank}_i),
+
+with Z the gain of the ideal order. Since d falls, the best order sorts by ``s - w g``, for w of either sign. The feature of an
+order is ``psi_i = d(rank_i) / Z``; samples with equal keys share the mean of their discounts. (With a cut in the metric but
+not in F, a sort would not be optimal: both have the same cut.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from taskloss import _checks
+from taskloss.kernels.positions import place_discounts
+from taskloss.layout import Layout, lay_out, ranking_weights
+from taskloss.tasks.registry import register
+from taskloss.tasks.task import Call, Inference, Task
+
+
+@register("graded_ndcg")
+@dataclass(frozen=True)
+class GradedNDCG(Task):
+    """Normalized discounted cumulative gain of graded relevance (0, 1, 2, ...).
+
+    Järvelin and Kekäläinen 2002; the exponential gain is that of Burges et al. 2005. With the linear gain equal to scikit-learn's
+    ``ndcg_score``, which takes the mean over the orders of tied samples. A ranking whose gains are all equal is undefined.
+
+    Args:
+        gain: ``"exponential"``, ``2**relevance - 1``, or ``"linear"``, the relevance itself. at: count only the first ``at``
+        places. Samples outside them in both answers get no gradient, so leave it out in training unless
+            that is what you want.
+        on_one_class: as for :class:`~taskloss.AveragePrecision`.
+
+    >>> import torch, taskloss as tl
+    >>> round(tl.DirectLoss(GradedNDCG())(torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 2, 1])).item(), 4)
+    0.341
+    """
+
+    target_kind: ClassVar[str] = "graded"
+    options: ClassVar[frozenset[str]] = frozenset({"dim", "groups", "ignore_index", "weight"})
+    gain: str = "exponential"
+    at: int | None = None
+    on_one_class: str = "skip"
+
+    def __post_init__(self) -> None:
+        _checks.check_choice("gain", self.gain, ("exponential", "linear"))
+        _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))
+        if self.at is not None:
+            _checks.check_count("at", self.at)
+
+    def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> GradedInference:
+        self.refuse_unknown(call)
+        _checks.check_shapes(scores, target)
+        layout = lay_out(scores.shape, call.dim, call.groups)
+        ignored = np.zeros(target.shape, bool) if call.ignore_index is None else target == call.ignore_index
+        _checks.check_finite(scores, ~ignored)
+        _checks.check_relevance(target, ignored, exponential=self.gain == "exponential")
+        relevance = np.where(ignored, 0, target).astype(np.float64)
+        gains = np.exp2(relevance) - 1.0 if self.gain == "exponential" else relevance
+        keys = np.where(ignored, 0, scores).astype(np.float64)
+        inference = GradedInference(
+            layout,
+            keys.reshape(-1),
+            gains.reshape(-1),
+            ignored.reshape(-1),
+            self.at,
+            scores.dtype,
+            ranking_weights(layout, call.weight),
+        )
+        if self.on_one_class == "raise":
+            _checks.check_two_classes(~inference.defined)
+        return inference
+
+    def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
+        dim = _checks.check_dim(dim, len(shape))
+        return (*shape[:dim], *(() if groups is None else (groups,)), *shape[dim + 1 :])
+
+
+class GradedInference(Inference[np.ndarray]):
+    """An answer is the discount of each sample's place, flat."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        scores: np.ndarray,
+        gains: np.ndarray,
+        ignored: np.ndarray,
+        at: int | None,
+        dtype: np.dtype,
+        weights: np.ndarray,
+    ) -> None:
+        self.values_shape = layout.values_shape
+        self.weights = weights
+        self._layout = layout
+        self._scores, self._gains, self._ignored = scores, gains, ignored
+        self._cut = len(scores) if at is None else at
+        self._dtype = dtype
+        self._owner = layout.full_owner()
+        ideal = self._sum(gains * self._order_by(gains))
+        self.defined = (ideal > 0) & self._several_gains()
+        self._ideal = np.where(self.defined, ideal, 1.0)
+
+    def _order_by(self, keys: np.ndarray) -> np.ndarray:
+        return place_discounts(keys, self._ignored, self._layout.owner, self._layout.rankings, self._cut)
+
+    def _sum(self, values: np.ndarray) -> np.ndarray:
+        """Sums a ranking, added up by size: the order of the samples must not show in the last bit."""
+        order = np.lexsort((values, self._owner))
+        return np.bincount(self._owner[order], values[order], self._layout.rankings)
+
+    def _several_gains(self) -> np.ndarray:
+        lowest, highest = np.full(self._layout.rankings, np.inf), np.full(self._layout.rankings, -np.inf)
+        kept = ~self._ignored
+        np.minimum.at(lowest, self._owner[kept], self._gains[kept])
+        np.maximum.at(highest, self._owner[kept], self._gains[kept])
+        return lowest < highest
+
+    def predict(self) -> np.ndarray:
+        return self._order_by(self._scores)
+
+    def augment(self, weight: float) -> np.ndarray:
+        return self._order_by(self._scores - weight * self._gains)
+
+    def truth(self) -> np.ndarray:
+        """By gain, equal gains by score: of all the ideal orders the one that scores highest."""
+        order = np.lexsort((self._scores, self._gains))
+        gains, scores = self._gains[order], self._scores[order]
+        differs = (gains[1:] != gains[:-1]) | (scores[1:] != scores[:-1])
+        keys = np.zeros(len(order))
+        keys[order[1:]] = np.cumsum(differs)
+        return self._order_by(keys)
+
+    def loss(self, answer: np.ndarray) -> np.ndarray:
+        return 1.0 - self._sum(self._gains * answer) / self._ideal
+
+    def score_difference(self, answer: np.ndarray, reference: np.ndarray) -> np.ndarray:
+        return self._sum(self._scores * (answer - reference)) / self._ideal
+
+    def feature_difference(self, answer: np.ndarray, reference: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        difference = (answer - reference) * (factor / self._ideal)[self._owner]
+        return difference.astype(self._dtype).reshape(self._layout.shape)
+
+    def owner(self) -> np.ndarray:
+        return self._owner

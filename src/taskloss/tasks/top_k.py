@@ -1,0 +1,75 @@
+"""Tasks of the first k places: precision and recall at k."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskloss import _checks
+from taskloss.kernels import topk
+from taskloss.layout import Rankings
+from taskloss.metrics import of_rankings
+from taskloss.tasks.ranking import RankingTask
+from taskloss.tasks.registry import register
+
+
+class _TopKTask(RankingTask):
+    """Metrics that count the positives in the top k."""
+
+    k: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checks.check_k(self.k)
+
+    @abstractmethod
+    def scale(self, rankings: Rankings) -> np.ndarray:
+        """What one positive in the top k is worth."""
+
+    def of_prediction(self, rankings: Rankings) -> np.ndarray:
+        return self.scale(rankings) * of_rankings.positives_in_top(rankings, self.k)
+
+    def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
+        return self.scale(rankings) * topk.count_inside(rankings.lists, counts, of_rankings.top(rankings, self.k))
+
+    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pull = worth * self.scale(rankings)
+        return topk.augment_top_k(rankings.lists, rankings.above, rankings.at_or_above, of_rankings.top(rankings, self.k), pull)
+
+
+@register("precision_at_k")
+@dataclass(frozen=True)
+class PrecisionAtK(_TopKTask):
+    """The share of positives among the first k samples; k a count, or a fraction of the list (an alert budget).
+
+    A tied group cut by rank k counts in proportion. A list shorter than k is still divided by k. Both updates in O(n log n).
+
+    >>> import torch, taskloss as tl
+    >>> tl.DirectLoss(PrecisionAtK(2))(torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0])).item()
+    0.5
+    """
+
+    k: float = 10
+    on_one_class: str = "skip"
+
+    def scale(self, rankings: Rankings) -> np.ndarray:
+        return 1.0 / of_rankings.top(rankings, self.k)
+
+
+@register("recall_at_k")
+@dataclass(frozen=True)
+class RecallAtK(_TopKTask):
+    """The share of the relevant items that the first k samples hold; k and ties as for :class:`PrecisionAtK`.
+
+    >>> import torch, taskloss as tl
+    >>> tl.DirectLoss(RecallAtK(2))(torch.tensor([3.0, 2.0, 1.0]), torch.tensor([0, 1, 0])).item()
+    0.0
+    """
+
+    k: float = 10
+    on_one_class: str = "skip"
+
+    def scale(self, rankings: Rankings) -> np.ndarray:
+        return 1.0 / rankings.relevant

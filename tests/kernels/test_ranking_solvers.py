@@ -1,0 +1,122 @@
+"""The fast solvers of every ranking task against dynamic programming on the full grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import taskloss as tl
+from taskloss.layout import read_rankings
+from tests.kernels.rankings import adversarial_scores
+from tests.oracles.separable import best_value, value_of
+
+
+def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
+    """``scale * m(i, c)`` for i = 1..P, c = 0..N, from the definitions."""
+    i, c = np.arange(1, positives + 1)[:, None], np.arange(negatives + 1)[None]
+    if isinstance(task, tl.AveragePrecision):
+        return i / (i + c) / positives
+    if isinstance(task, tl.NDCG):
+        return 1 / np.log2(1 + i + c) / (1 / np.log2(np.arange(2, positives + 2))).sum()
+    if isinstance(task, tl.ROCAUC):
+        return np.broadcast_to((negatives - c) / (positives * negatives), (positives, negatives + 1))
+    if isinstance(task, tl.PartialAUC):
+        low, high = task.min_fpr * negatives, task.max_fpr * negatives
+        return np.broadcast_to((high - np.clip(c, low, high)) / (positives * (high - low)), (positives, negatives + 1))
+    if isinstance(task, tl.RecallAtFPR):
+        return np.broadcast_to((c <= np.floor(task.fpr * negatives + 1e-9)) / positives, (positives, negatives + 1))
+    if isinstance(task, tl.ReciprocalRank | tl.PrecisionAtRecall):
+        k = 1 if isinstance(task, tl.ReciprocalRank) else max(1, int(np.ceil(task.recall * positives - 1e-9)))
+        return np.where(i == k, k / (k + c), 0.0)
+    k = task.k if isinstance(task.k, int) else max(1, int(np.floor(task.k * (positives + negatives) + 1e-9)))
+    return (i + c <= k) / (k if isinstance(task, tl.PrecisionAtK) else positives)
+
+
+TASKS = [
+    tl.AveragePrecision(),
+    tl.NDCG(),
+    tl.ROCAUC(),
+    tl.PartialAUC(max_fpr=0.13),
+    tl.PartialAUC(max_fpr=0.61, min_fpr=0.27),
+    tl.RecallAtFPR(0.1),
+    tl.ReciprocalRank(),
+    tl.PrecisionAtRecall(0.35),
+    tl.PrecisionAtK(7),
+    tl.PrecisionAtK(0.3),
+    tl.RecallAtK(50),
+]
+
+
+def instances(rng: np.random.Generator, sizes: list[tuple[int, int]]):
+    for positives, negatives in sizes:
+        n = positives + negatives
+        for name, scores in adversarial_scores(rng, n).items():
+            if "huge" not in name:
+                labels = rng.permutation(np.arange(n) < positives)
+                yield scores + 0.5 * labels * (name == "normal"), labels
+
+
+def check(task, scores, labels, worth, best):
+    """Both answers are feasible and as good as the best value, which was found in extended precision."""
+    _, rankings = read_rankings(scores, labels)
+    s, t = rankings.lists.positives, rankings.lists.negatives
+    least, greatest = task.augment(rankings, np.array([worth]))
+    size = max(abs(worth), np.abs(scores).max()) * len(s) * len(t)
+    for counts in (least, greatest):
+        assert (np.diff(counts) >= 0).all()
+        assert counts.min() >= 0
+        assert counts.max() <= len(t)
+        metric = task.of_counts(rankings, counts)[0]
+        assert value_of(s, t, metric, worth, counts) == pytest.approx(best(s, t), abs=1e-14 * size)
+    assert (least <= greatest).all()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("task", TASKS, ids=str)
+def test_separable_tasks_equal_the_grid(task, sign):
+    rng = np.random.default_rng(4)
+    for scores, labels in instances(rng, [(1, 1), (1, 30), (30, 1), (7, 200), (200, 20), (60, 90), (200, 200)]):
+        positives = int(labels.sum())
+        negatives = len(labels) - positives
+        metric = grid(task, positives, negatives)
+        for weight in (0.02, 1.0, 40.0):
+            worth = sign * weight * positives * negatives / 2
+            check(task, scores, labels, worth, lambda s, t, m=metric, w=worth: best_value(s, t, m, w))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("precision", [0.3, 0.5, 0.8, 1.0])
+def test_recall_at_precision_equals_the_grid(precision, sign):
+    rng = np.random.default_rng(5)
+    task = tl.RecallAtPrecision(precision)
+
+    def best(s, t, worth):
+        """The best of all k: row k holds, no later row does."""
+        i, c = np.arange(1, len(s) + 1)[:, None], np.arange(len(t) + 1)[None]
+        holds = c <= np.floor(i * (1 - precision) / precision + 1e-9)
+        values = []
+        for k in range(len(s) + 1):
+            allowed = np.where(i > k, ~holds, np.where(i == k, holds, True))
+            values.append(best_value(s, t, np.zeros(holds.shape), 0.0, allowed) - np.longdouble(worth) * k / len(s))
+        return max(values)
+
+    for scores, labels in instances(rng, [(1, 1), (1, 20), (20, 1), (25, 40)]):
+        positives = int(labels.sum())
+        for weight in (0.02, 1.0, 40.0):
+            worth = sign * weight * positives * (len(labels) - positives) / 2
+            check(task, scores, labels, worth, lambda s, t, w=worth: best(s, t, w))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("task", [*TASKS, tl.RecallAtPrecision(0.4)], ids=str)
+def test_one_huge_score_does_not_change_the_others(task, sign):
+    rng = np.random.default_rng(6)
+    labels = rng.permutation(np.arange(101) < 40)
+    labels[0] = False
+    scores = rng.standard_normal(101)
+    answers = []
+    for extreme in (1e6, 1e30):
+        scores[0] = extreme
+        _, rankings = read_rankings(scores, labels)
+        answers.append(task.augment(rankings, np.array([sign * 0.3 * 40 * 61 / 2])))
+    np.testing.assert_array_equal(answers[0], answers[1])

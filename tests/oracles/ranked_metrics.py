@@ -1,0 +1,85 @@
+"""Metrics straight from their definitions: of a list of labels from the top to the end, and of scores under ties.
+
+``ranked`` has shape (answers, samples), ``relevant`` is the number of relevant items, those in no list included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+Metric = Callable[[np.ndarray, int], np.ndarray]
+
+
+def average_precision(ranked: np.ndarray, relevant: int) -> np.ndarray:
+    precision = np.cumsum(ranked, axis=1) / np.arange(1, ranked.shape[1] + 1)
+    return (precision * ranked).sum(axis=1) / relevant
+
+
+def ndcg(ranked: np.ndarray, relevant: int) -> np.ndarray:
+    discounts = 1 / np.log2(np.arange(2, max(ranked.shape[1], relevant) + 2))
+    return ranked @ discounts[: ranked.shape[1]] / discounts[:relevant].sum()
+
+
+def partial_auc(low: float, high: float) -> Metric:
+    """The integral of the true positive rate over false positive rates from ``low`` to ``high``, divided by the width."""
+
+    def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
+        result = np.empty(len(ranked))
+        for a, labels in enumerate(ranked):
+            negatives = int((labels == 0).sum())
+            # Before the n-th negative the curve is at this many positives, for a width of 1/N.
+            heights = np.cumsum(labels)[labels == 0] / labels.sum()
+            edges = np.arange(negatives + 1) / negatives
+            widths = np.clip(edges[1:], low, high) - np.clip(edges[:-1], low, high)
+            result[a] = (heights * widths).sum() / (high - low)
+        return result
+
+    return metric
+
+
+def recall_at_fpr(fpr: float) -> Metric:
+    def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
+        false = np.cumsum(1 - ranked, axis=1) / (1 - ranked).sum(axis=1, keepdims=True)
+        found = np.cumsum(ranked, axis=1) / relevant
+        return np.where(false <= fpr + 1e-9, found, 0).max(axis=1)
+
+    return metric
+
+
+def reciprocal_rank(ranked: np.ndarray, relevant: int) -> np.ndarray:
+    return 1 / (1 + ranked.argmax(axis=1))
+
+
+def precision_at_recall(recall: float) -> Metric:
+    def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
+        found = np.cumsum(ranked, axis=1)
+        reached = found / relevant >= recall - 1e-9
+        first = reached.argmax(axis=1)
+        precision = np.take_along_axis(found, first[:, None], 1)[:, 0] / (first + 1)
+        return np.where(reached.any(axis=1), precision, 0.0)
+
+    return metric
+
+
+def precision_at_k(k: int) -> Metric:
+    return lambda ranked, relevant: ranked[:, :k].sum(axis=1) / k
+
+
+def recall_at_k(k: int) -> Metric:
+    return lambda ranked, relevant: ranked[:, :k].sum(axis=1) / relevant
+
+
+def recall_at_precision(precision: float) -> Metric:
+    def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
+        found = np.cumsum(ranked, axis=1)
+        held = found / np.arange(1, ranked.shape[1] + 1) >= precision - 1e-9
+        return np.where(held, found, 0).max(axis=1) / relevant
+
+    return metric
+
+
+def threshold_points(scores: np.ndarray, labels: np.ndarray) -> list[tuple[int, int]]:
+    """(true positives, false positives) of every threshold, from the highest down."""
+    return [(int(labels[scores >= cut].sum()), int((1 - labels)[scores >= cut].sum())) for cut in np.unique(scores)[::-1]]
