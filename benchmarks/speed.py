@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from tests.oracles.table import textbook_table
+from tests.oracles.table import lean_table, textbook_table
 
 import taskloss as tl
+from taskloss.kernels.corridor import augment_average_precision_down
 from taskloss.kernels.interleaving import natural_counts
 from taskloss.kernels.isotonic import augment_convex
 from taskloss.kernels.sort import TwoLists, split_by_label
@@ -73,9 +75,11 @@ def example(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
     return (torch.randn(shape, generator=generator) + target).requires_grad_(), target
 
 
-def training_step(scores: torch.Tensor, target: torch.Tensor, **settings: object) -> Callable[[], None]:
+def training_step(
+    scores: torch.Tensor, target: torch.Tensor, task: tl.Task | str = "average_precision", **settings: Any
+) -> Callable[[], None]:
     """Forward and backward of the whole module."""
-    criterion = tl.DirectLoss("average_precision", **settings)
+    criterion = tl.DirectLoss(task, **settings)
 
     def step() -> None:
         scores.grad = None
@@ -93,20 +97,59 @@ def against_sort() -> Iterator[Row]:
         yield at_most(f"positive AP, n = {n:,}, against torch.sort", times, limit)
 
 
-def against_the_table() -> Iterator[Row]:
-    """The kernels against the textbook dynamic program."""
+def normal_lists(positives: int, negatives: int) -> TwoLists:
+    """One ranking, positives shifted by one standard deviation."""
     rng = np.random.default_rng(0)
-    positives, negatives = 2_000, 8_000
     labels = np.arange(positives + negatives) < positives
     scores = (rng.standard_normal(len(labels)) + labels).astype(np.float32)
-    lists: TwoLists = split_by_label(scores, labels.astype(np.uint8), np.empty(0, np.int64), 1)
-    pull = np.array([negatives / 2])
-    table = {sign: lambda sign=sign: textbook_table(lists.positives, lists.negatives, sign) for sign in (1.0, -1.0)}
-    times = in_turn(lambda: augment_convex(lists, AVERAGE_PRECISION, pull), table[1.0])
-    yield at_least("isotonic kernel against the table, 2,000 x 8,000", times, 300)
-    limits = natural_counts(lists)[1]
-    times = in_turn(lambda: augment_any(lists, limits, AVERAGE_PRECISION, -pull), table[-1.0])
-    yield at_least("negative update against the table, 2,000 x 8,000", times, 10)
+    return split_by_label(scores, labels.astype(np.uint8), np.empty(0, np.int64), 1)
+
+
+def against_the_table() -> Iterator[Row]:
+    """The kernels of average precision against the textbook dynamic program, as published and in a lean form."""
+    size = "2,000 x 8,000"
+    lists = normal_lists(2_000, 8_000)
+    pull, limits = np.array([len(lists.negatives) / 2]), natural_counts(lists)[1]
+
+    def table(form: Callable[..., object], weight: float) -> Callable[[], object]:
+        return lambda: form(lists.positives, lists.negatives, weight)
+
+    def up() -> object:
+        return augment_convex(lists, AVERAGE_PRECISION, pull)
+
+    def down() -> object:
+        return augment_average_precision_down(lists, limits, -pull)
+
+    yield at_least(f"isotonic kernel against the paper's table, {size}", in_turn(up, table(textbook_table, 1.0)), 300)
+    yield at_least(f"isotonic kernel against a lean table, {size}", in_turn(up, table(lean_table, 1.0)), 100)
+    yield at_least(f"negative update against the paper's table, {size}", in_turn(down, table(textbook_table, -1.0)), 10)
+    yield at_least(f"negative update against a lean table, {size}", in_turn(down, table(lean_table, -1.0)), 10)
+    large = normal_lists(20_000, 80_000)
+    large_pull, large_limits = np.array([len(large.negatives) / 2]), natural_counts(large)[1]
+    times = in_turn(
+        lambda: augment_average_precision_down(large, large_limits, -large_pull),
+        lambda: augment_any(large, large_limits, AVERAGE_PRECISION, -large_pull),
+    )
+    yield at_least("negative update against the staircase table, 20,000 x 80,000", times, 5)
+
+
+def tasks_against_average_precision() -> Iterator[Row]:
+    """Every other ranking task against average precision, both positive; then negative NDCG against positive AP."""
+    scores, target = example((10**6,))
+    average_precision = training_step(scores, target)
+    for task in (
+        tl.ROCAUC(),
+        tl.PartialAUC(),
+        tl.NDCG(),
+        tl.ReciprocalRank(),
+        tl.PrecisionAtRecall(),
+        tl.PrecisionAtK(),
+        tl.RecallAtPrecision(),
+    ):
+        times = in_turn(training_step(scores, target, task=task), average_precision)
+        yield at_most(f"{type(task).__name__}, n = 1,000,000, against AP", times, 1.5)
+    times = in_turn(training_step(scores, target, task=tl.NDCG(), update="negative"), average_precision)
+    yield at_most("NDCG, negative update, n = 1,000,000, against positive AP", times, 30)
 
 
 def queries() -> Iterator[Row]:
@@ -187,7 +230,7 @@ def main() -> None:
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}"
     )
     rows = []
-    for part in (against_sort, against_the_table, queries, memory, start_up):
+    for part in (against_sort, against_the_table, tasks_against_average_precision, queries, memory, start_up):
         for row in part():
             rows.append(row)
             verdict = "ok" if row.ok else "MISSED"

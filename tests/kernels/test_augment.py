@@ -14,7 +14,7 @@ from taskloss.kernels.staircase import augment_any
 from taskloss.kernels.terms import AVERAGE_PRECISION
 from tests.kernels.rankings import adversarial_scores, one_ranking
 from tests.oracles.exact import objective_gain
-from tests.oracles.table import textbook_table
+from tests.oracles.table import lean_table, textbook_table
 
 SOLVERS = ["isotonic", "staircase"]
 
@@ -74,6 +74,7 @@ def test_counts_are_the_tables_where_the_optimum_is_unique(solver):
         _, table = textbook_table(lists.positives, lists.negatives, signed)
         np.testing.assert_array_equal(least, table)
         np.testing.assert_array_equal(greatest, table)
+        np.testing.assert_array_equal(lean_table(lists.positives, lists.negatives, signed)[1], table)
 
 
 @pytest.mark.parametrize(("shift", "weight"), [(1.0, 1.0), (0.0, 0.1), (3.0, 10.0)])

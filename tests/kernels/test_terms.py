@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskloss.kernels.terms import AVERAGE_PRECISION, drop, row_drop, term
+from taskloss.kernels.terms import AVERAGE_PRECISION, NDCG, drop, row_drop, term
 
 
 def exact_drop(a: int, b: int, c: int) -> float:
@@ -39,3 +39,12 @@ def test_row_drop_is_the_difference_of_terms(i, c):
     exact = Fraction(i, i + c) - Fraction(i, i + c + 1)
     np.testing.assert_allclose(row_drop(AVERAGE_PRECISION, i, c), float(exact), rtol=1e-15)
     np.testing.assert_allclose(term(AVERAGE_PRECISION, i, c), i / (i + c), rtol=1e-15)
+
+
+@settings(max_examples=500)
+@given(a=st.integers(1, 10) | st.integers(1, 10**7), length=st.integers(1, 40) | st.integers(1, 10**6), c=st.integers(0, 10**7))
+def test_ndcg_drop_is_exact_to_the_last_bits(a, length, c):
+    p, q = np.longdouble(a + c), np.longdouble(a + length + c)
+    expected = np.log(np.longdouble(2)) * (np.log1p((q - p) / (1 + p)) / (np.log1p(p) * np.log1p(q)))
+    np.testing.assert_allclose(drop(NDCG, a, a + length - 1, c), float(expected), rtol=1e-14)
+    np.testing.assert_allclose(row_drop(NDCG, a, c), term(NDCG, a, c) - term(NDCG, a, c + 1), rtol=1e-6, atol=1e-15)

@@ -1,4 +1,4 @@
-"""The textbook dynamic program for average precision: all P x N cells, as the paper's figure 2 gives it.
+"""The textbook dynamic program for average precision: all P x N cells, as the paper's figure 2 gives it, and a lean form of it.
 
 Independent of the library: it knows nothing of counts, of one-sidedness or of stable increments. Rows are positives, columns
 negatives, both sorted by falling score; ``h(i, j)`` is the best value for the first i positives and j negatives.
@@ -46,3 +46,37 @@ def textbook_table(s, t, weight):
         else:
             j -= 1
     return h[P, N], counts
+
+
+@numba.njit(cache=True)
+def lean_table(s, t, weight):
+    """The same recursion in one pass: B, G and h as single rows, one byte a cell for the way back."""
+    P, N = len(s), len(t)
+    scale = 1.0 / (P * N)
+    h = np.empty(N + 1)
+    g = np.zeros(N + 1)
+    from_positive = np.zeros((P + 1, N + 1), np.bool_)
+    h[:] = 0.0
+    for i in range(1, P + 1):
+        b = 0.0
+        for j in range(N + 1):
+            if j > 0:
+                pair = scale * (s[i - 1] - t[j - 1])
+                b -= pair
+                g[j] += pair
+            best = h[j] - weight / P * i / (i + j) + b
+            positive = True
+            if j > 0 and h[j - 1] + g[j] >= best:
+                best = h[j - 1] + g[j]
+                positive = False
+            h[j] = best
+            from_positive[i, j] = positive
+    counts = np.zeros(P, np.int64)
+    i, j = P, N
+    while i > 0:
+        if from_positive[i, j]:
+            counts[i - 1] = j
+            i -= 1
+        else:
+            j -= 1
+    return h[N], counts

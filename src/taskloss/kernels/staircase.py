@@ -31,7 +31,7 @@ def augment_any(
     ``at_or_above`` is the greatest prediction of :func:`taskloss.kernels.interleaving.natural_counts`. Raises ``ValueError``
     when a ranking's table would be larger than ``memory_limit`` bytes.
     """
-    words = _table_words(lists, at_or_above)
+    words = table_words(lists, at_or_above)
     largest = int(words.argmax()) if len(words) else 0
     if len(words) and words[largest] * 8 > memory_limit:
         raise ValueError(_too_large(lists, largest, int(words[largest]) * 8, memory_limit))
@@ -57,7 +57,8 @@ def _too_large(lists: TwoLists, ranking: int, size: int, limit: int) -> str:
 
 
 @kernel
-def _table_words(lists, at_or_above):
+def table_words(lists, at_or_above):
+    """The size of each ranking's table in words of 64 cells, shape ``(R,)``."""
     words = np.zeros(len(lists.positive_start) - 1, np.int64)
     for r in range(len(words)):
         for i in range(lists.positive_start[r], lists.positive_start[r + 1]):

@@ -36,8 +36,19 @@ def discount(rank):
 
 @kernel
 def _discount_drop(p, q):
-    """``d(p) - d(q)`` for ``q > p``, without cancellation."""
-    return np.log1p((q - p) / (1.0 + p)) * _LN2 / (np.log1p(p) * np.log1p(q))
+    r"""``d(p) - d(q)`` for ``q > p``, without cancellation: ``ln 2 * ratio / (ln(1 + p) (ln(1 + p) + ratio))``.
+
+    Here ``ratio = ln((1 + q)/(1 + p))``, for near ranks by the series of ``2 artanh`` instead of a second logarithm.
+    """
+    x = (q - p) / (1.0 + p)
+    if x < 0.1:
+        z = x / (2.0 + x)
+        w = z * z
+        ratio = 2.0 * z * (1.0 + w * (1 / 3 + w * (1 / 5 + w * (1 / 7 + w * (1 / 9 + w / 11)))))
+    else:
+        ratio = np.log1p(x)
+    logarithm = np.log1p(p)
+    return _LN2 * ratio / (logarithm * (logarithm + ratio))
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import precision_bound, single_row, staircase, terms
+from taskloss.kernels import corridor, precision_bound, single_row, terms
 from taskloss.layout import Rankings
 from taskloss.metrics import of_rankings
 from taskloss.tasks.ranking import ConvexRankingTask, RankingTask
@@ -25,7 +25,8 @@ class AveragePrecision(ConvexRankingTask):
 
     with ``c_i`` the negatives above the i-th positive and R the number of relevant items (P unless ``num_relevant`` is given).
     Reference: Song, Schwing, Zemel, Urtasun, *Training Deep Neural Networks via Direct Loss Minimization*, ICML 2016. The
-    positive update and the hinge are solved by pooling in O(n log n), the negative update by a table under the staircase.
+    positive update and the hinge are solved by pooling in O(n log n), the negative update by a
+    table of which only a narrow corridor is filled.
 
     Args:
         on_one_class: ``"skip"``: a ranking with one class only has zero loss and gradient and is left out of means;
@@ -47,7 +48,7 @@ class AveragePrecision(ConvexRankingTask):
         return of_rankings.average_precision(rankings)
 
     def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return staircase.augment_any(rankings.lists, rankings.at_or_above, self.metric, pull)
+        return corridor.augment_average_precision_down(rankings.lists, rankings.at_or_above, pull)
 
 
 class _SingleRowTask(RankingTask):
