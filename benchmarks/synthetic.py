@@ -28,8 +28,8 @@ import taskloss as tl
 
 WIDTH = 10
 POINTS = 20_000
-LEARNING_RATES = (0.001, 0.003, 0.01, 0.03)
-EPSILONS = (0.1, 1.0, 10.0)
+LEARNING_RATES = (0.003, 0.01, 0.03, 0.1)
+EPSILONS = (0.01, 0.1, 1.0, 10.0)
 EVALUATE_EVERY = 10
 
 Criterion = Callable[[Tensor, Tensor], Tensor]

@@ -286,3 +286,9 @@ def check_ignore_index(ignore_index: Any) -> None:
     """A whole number, or nothing."""
     if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, numbers.Integral)):
         raise TypeError(f"ignore_index must be an integer or None, got {type(ignore_index).__name__}")
+
+
+def check_optional_count(name: str, value: Any) -> None:
+    """A whole number of at least 1, or nothing."""
+    if value is not None:
+        check_count(name, value)

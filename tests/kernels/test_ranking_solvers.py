@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import taskloss as tl
+from taskloss.kernels.cutoff import augment_cut
+from taskloss.kernels.terms import AVERAGE_PRECISION
 from taskloss.layout import read_rankings
 from tests.kernels.rankings import adversarial_scores
 from tests.oracles.separable import best_value, value_of
@@ -14,10 +16,12 @@ from tests.oracles.separable import best_value, value_of
 def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
     """``scale * m(i, c)`` for i = 1..P, c = 0..N, from the definitions."""
     i, c = np.arange(1, positives + 1)[:, None], np.arange(negatives + 1)[None]
-    if isinstance(task, tl.AveragePrecision):
-        return i / (i + c) / positives
-    if isinstance(task, tl.NDCG):
-        return 1 / np.log2(1 + i + c) / (1 / np.log2(np.arange(2, positives + 2))).sum()
+    if isinstance(task, tl.AveragePrecision | tl.NDCG):
+        k = task.at or positives + negatives
+        reachable = min(k, positives)
+        if isinstance(task, tl.AveragePrecision):
+            return (i + c <= k) * i / (i + c) / reachable
+        return (i + c <= k) / np.log2(1 + i + c) / (1 / np.log2(np.arange(2, reachable + 2))).sum()
     if isinstance(task, tl.ROCAUC):
         return np.broadcast_to((negatives - c) / (positives * negatives), (positives, negatives + 1))
     if isinstance(task, tl.PartialAUC):
@@ -35,6 +39,8 @@ def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
 TASKS = [
     tl.AveragePrecision(),
     tl.NDCG(),
+    tl.AveragePrecision(at=20),
+    tl.NDCG(at=75),
     tl.ROCAUC(),
     tl.PartialAUC(max_fpr=0.13),
     tl.PartialAUC(max_fpr=0.61, min_fpr=0.27),
@@ -120,3 +126,10 @@ def test_one_huge_score_does_not_change_the_others(task, sign):
         _, rankings = read_rankings(scores, labels)
         answers.append(task.augment(rankings, np.array([sign * 0.3 * 40 * 61 / 2])))
     np.testing.assert_array_equal(answers[0], answers[1])
+
+
+def test_a_cut_that_needs_too_large_a_table_is_refused():
+    _, rankings = read_rankings(np.zeros(200), np.arange(200) % 2 == 0)
+    arguments = rankings.lists, rankings.above, rankings.at_or_above, AVERAGE_PRECISION, np.array([90]), np.ones(1)
+    with pytest.raises(ValueError, match="cut at rank 90 needs a table.*Leave out at="):
+        augment_cut(*arguments, memory_limit=8000)

@@ -22,6 +22,23 @@ def ndcg(ranked: np.ndarray, relevant: int) -> np.ndarray:
     return ranked @ discounts[: ranked.shape[1]] / discounts[:relevant].sum()
 
 
+def average_precision_at(k: int) -> Metric:
+    def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
+        precision = np.cumsum(ranked, axis=1) / np.arange(1, ranked.shape[1] + 1)
+        return (precision * ranked)[:, :k].sum(axis=1) / min(k, relevant)
+
+    return metric
+
+
+def ndcg_at(k: int) -> Metric:
+    def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
+        discounts = 1 / np.log2(np.arange(2, k + 2))
+        top = ranked[:, :k]
+        return top @ discounts[: top.shape[1]] / discounts[: min(k, relevant)].sum()
+
+    return metric
+
+
 def partial_auc(low: float, high: float) -> Metric:
     """The integral of the true positive rate over false positive rates from ``low`` to ``high``, divided by the width."""
 

@@ -77,6 +77,21 @@ CASES = {
         instances=2500,
     ),
     "ndcg": Case(tl.NDCG(), oracle.ndcg, lambda s, y: sklearn.metrics.ndcg_score([y], [s])),
+    "average precision at 3": Case(
+        tl.AveragePrecision(at=3),
+        oracle.average_precision_at(3),
+        at_threshold(
+            lambda points, P, N: (
+                sum(
+                    (tp - before) * tp / (tp + fp)
+                    for (before, _), (tp, fp) in zip([(0, 0), *points], points, strict=False)
+                    if tp + fp <= 3
+                )
+                / min(P, 3)
+            )
+        ),
+    ),
+    "ndcg at 4": Case(tl.NDCG(at=4), oracle.ndcg_at(4), lambda s, y: sklearn.metrics.ndcg_score([y], [s], k=4)),
     "roc auc": Case(tl.ROCAUC(), oracle.partial_auc(0, 1), lambda s, y: sklearn.metrics.roc_auc_score(y, s)),
     "partial auc": Case(tl.PartialAUC(max_fpr=0.6), oracle.partial_auc(0, 0.6), sklearn_partial_auc),
     "band auc": Case(tl.PartialAUC(max_fpr=0.85, min_fpr=0.3), oracle.partial_auc(0.3, 0.85), roc_area(0.3, 0.85)),

@@ -19,7 +19,6 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
-from taskloss.kernels.terms import term
 
 
 @kernel
@@ -118,21 +117,11 @@ def write_feature_difference(lists, least, greatest, reference_least, reference_
 
 
 @kernel
-def term_sum(lists, metric, counts):
-    """``sum_i m(i, c_i)`` of each ranking, shape ``(R,)``."""
-    result = np.zeros(len(lists.positive_start) - 1)
-    for r in range(len(result)):
-        start = lists.positive_start[r]
-        for i in range(start, lists.positive_start[r + 1]):
-            result[r] += term(metric, i - start + 1, counts[i])
-    return result
-
-
-@kernel
-def average_precision(lists, at_or_above):
+def average_precision(lists, at_or_above, k):
     """``sum_i precision at the threshold s_i`` of each ranking (divide by the number of relevant items for AP).
 
-    A tied group counts as retrieved together, so each of its positives has the precision at the group's end.
+    A tied group counts as retrieved together, so each of its positives has the precision at the group's end; a group that ends
+    beyond rank ``k[r]`` counts nothing.
     """
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
@@ -143,5 +132,6 @@ def average_precision(lists, at_or_above):
             while i < stop and lists.positives[i] == lists.positives[first]:
                 i += 1
             retrieved = i - start
-            result[r] += (i - first) * (retrieved / (retrieved + at_or_above[first]))
+            if retrieved + at_or_above[first] <= k[r]:
+                result[r] += (i - first) * (retrieved / (retrieved + at_or_above[first]))
     return result

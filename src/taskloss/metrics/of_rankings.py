@@ -10,9 +10,20 @@ from taskloss.kernels import interleaving, majorant, single_row, values
 from taskloss.layout import Rankings
 
 
-def average_precision(rankings: Rankings) -> np.ndarray:
+def cut(rankings: Rankings, at: int | None) -> np.ndarray:
+    """The last rank that counts, int64 of shape ``(R,)``: ``at``, or that of the last sample."""
+    return rankings.sizes if at is None else np.full(len(rankings.sizes), at, np.int64)
+
+
+def reachable(rankings: Rankings, at: int | None) -> np.ndarray:
+    """How many relevant items a perfect list has within the cut, float64 of shape ``(R,)``."""
+    return rankings.relevant if at is None else np.minimum(rankings.relevant, at)
+
+
+def average_precision(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """The mean precision at the thresholds of the positives."""
-    return interleaving.average_precision(rankings.lists, rankings.at_or_above) / rankings.relevant
+    total = interleaving.average_precision(rankings.lists, rankings.at_or_above, cut(rankings, at))
+    return total / reachable(rankings, at)
 
 
 def band_auc(rankings: Rankings, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -38,16 +49,16 @@ def recall_at_fpr(rankings: Rankings, fpr: float) -> np.ndarray:
     return values.positives_above_bound(rankings.lists, rankings.at_or_above, allowed) / rankings.relevant
 
 
-def ideal_gains(rankings: Rankings) -> np.ndarray:
-    """``sum_{r <= R} d(r)``, the discounted gain of a perfect list."""
-    sums = np.cumsum(1.0 / np.log2(np.arange(2, int(rankings.relevant.max(initial=1)) + 2)))
-    return sums[rankings.relevant.astype(np.int64) - 1]
+def ideal_gains(rankings: Rankings, at: int | None = None) -> np.ndarray:
+    """The discounted gain of a perfect list, ``sum_{r <= R} d(r)``."""
+    count = reachable(rankings, at).astype(np.int64)
+    return np.cumsum(1.0 / np.log2(np.arange(2, int(count.max(initial=1)) + 2)))[count - 1]
 
 
-def ndcg(rankings: Rankings) -> np.ndarray:
+def ndcg(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Discounted gain of the positives, as a share of that of a perfect list."""
-    gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, rankings.sizes)
-    return gains / ideal_gains(rankings)
+    gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, cut(rankings, at))
+    return gains / ideal_gains(rankings, at)
 
 
 def reciprocal_rank(rankings: Rankings) -> np.ndarray:

@@ -30,7 +30,7 @@ class MetricOptions(TypedDict, total=False):
 
 
 def average_precision_score(
-    scores: Any, target: Any, *, num_relevant: Any = None, **options: Unpack[MetricOptions]
+    scores: Any, target: Any, *, at: int | None = None, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
     r"""Average precision, the mean precision at the thresholds of the positives.
 
@@ -41,6 +41,7 @@ def average_precision_score(
     Args:
         scores: floats of any shape, array or tensor.
         target: 0/1 or bool, same shape.
+        at: count only the positives within the first ``at`` places, divided by ``min(R, at)``.
         num_relevant: number R of relevant items of each ranking, those never retrieved included (default: the positives).
         options: see :class:`MetricOptions`.
 
@@ -50,7 +51,8 @@ def average_precision_score(
     >>> round(average_precision_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0]), 6)
     0.833333
     """
-    return _score(of_rankings.average_precision, scores, target, num_relevant, **options)
+    _checks.check_optional_count("at", at)
+    return _score(lambda rankings: of_rankings.average_precision(rankings, at), scores, target, num_relevant, **options)
 
 
 def roc_auc_score(scores: Any, target: Any, **options: Unpack[MetricOptions]) -> float | np.ndarray:
@@ -105,7 +107,9 @@ def recall_at_fpr_score(
     return _score(lambda rankings: of_rankings.recall_at_fpr(rankings, fpr), scores, target, num_relevant, **options)
 
 
-def ndcg_score(scores: Any, target: Any, *, num_relevant: Any = None, **options: Unpack[MetricOptions]) -> float | np.ndarray:
+def ndcg_score(
+    scores: Any, target: Any, *, at: int | None = None, num_relevant: Any = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
     r"""Normalized discounted cumulative gain of binary relevance, discount ``1/log2(1 + rank)``; mean over the orders of ties.
 
     Equal to scikit-learn's ``ndcg_score`` for 0/1 relevance.
@@ -113,7 +117,8 @@ def ndcg_score(scores: Any, target: Any, *, num_relevant: Any = None, **options:
     >>> round(ndcg_score([0.9, 0.8, 0.7], [0, 1, 1]), 4)
     0.6934
     """
-    return _score(of_rankings.ndcg, scores, target, num_relevant, **options)
+    _checks.check_optional_count("at", at)
+    return _score(lambda rankings: of_rankings.ndcg(rankings, at), scores, target, num_relevant, **options)
 
 
 def reciprocal_rank_score(

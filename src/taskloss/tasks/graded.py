@@ -52,8 +52,7 @@ class GradedNDCG(Task):
     def __post_init__(self) -> None:
         _checks.check_choice("gain", self.gain, ("exponential", "linear"))
         _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))
-        if self.at is not None:
-            _checks.check_count("at", self.at)
+        _checks.check_optional_count("at", self.at)
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> GradedInference:
         self.refuse_unknown(call)

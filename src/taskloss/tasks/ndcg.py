@@ -31,12 +31,13 @@ class NDCG(ConvexRankingTask):
 
     metric: ClassVar[int] = terms.NDCG
     on_one_class: str = "skip"
+    at: int | None = None
 
     def scale(self, rankings: Rankings) -> np.ndarray:
-        return 1.0 / of_rankings.ideal_gains(rankings)
+        return 1.0 / of_rankings.ideal_gains(rankings, self.at)
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
-        return of_rankings.ndcg(rankings)
+        return of_rankings.ndcg(rankings, self.at)
 
     def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return monotone_rows.augment_monotone_rows(rankings.lists, rankings.at_or_above, self.metric, pull)

@@ -31,6 +31,8 @@ class AveragePrecision(ConvexRankingTask):
     Args:
         on_one_class: ``"skip"``: a ranking with one class only has zero loss and gradient and is left out of means;
             ``"raise"``: it is an error.
+        at: count only the positives within the first ``at`` places and divide by ``min(R, at)``. A tied group that ends beyond
+            them counts nothing. Samples outside these places in both answers get no gradient.
 
     >>> import taskloss as tl, torch
     >>> criterion = tl.DirectLoss(tl.AveragePrecision())
@@ -40,12 +42,13 @@ class AveragePrecision(ConvexRankingTask):
 
     metric: ClassVar[int] = terms.AVERAGE_PRECISION
     on_one_class: str = "skip"
+    at: int | None = None
 
     def scale(self, rankings: Rankings) -> np.ndarray:
-        return 1.0 / rankings.relevant
+        return 1.0 / of_rankings.reachable(rankings, self.at)
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
-        return of_rankings.average_precision(rankings)
+        return of_rankings.average_precision(rankings, self.at)
 
     def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return corridor.augment_average_precision_down(rankings.lists, rankings.at_or_above, pull)

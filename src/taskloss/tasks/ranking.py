@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import interleaving, isotonic
+from taskloss.kernels import cutoff, interleaving, isotonic
 from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings
+from taskloss.metrics import of_rankings
 from taskloss.tasks.task import Call, Inference, Task
 
 # Sums of up to 2^60 scores of this size stay finite in float64.
@@ -78,6 +79,12 @@ class ConvexRankingTask(RankingTask):
 
     metric: ClassVar[int]
     """The metric's number in :mod:`taskloss.kernels.terms`."""
+    at: int | None
+    """Only the first ``at`` places count, or all of them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checks.check_optional_count("at", self.at)
 
     @abstractmethod
     def scale(self, rankings: Rankings) -> np.ndarray:
@@ -88,10 +95,13 @@ class ConvexRankingTask(RankingTask):
         """The negative update, ``pull < 0``."""
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
-        return self.scale(rankings) * interleaving.term_sum(rankings.lists, self.metric, counts)
+        return self.scale(rankings) * cutoff.term_sum(rankings.lists, self.metric, counts, of_rankings.cut(rankings, self.at))
 
     def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         pull = worth * self.scale(rankings)
+        if self.at is not None:
+            k = of_rankings.cut(rankings, self.at)
+            return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, k, pull)
         if (worth < 0).any():
             return self.augment_down(rankings, pull)
         return isotonic.augment_convex(rankings.lists, self.metric, pull)

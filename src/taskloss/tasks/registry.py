@@ -41,7 +41,7 @@ def as_task(task: Task | str) -> Task:
     """A task itself, or the task of that name with its default settings.
 
     >>> as_task("average_precision")
-    AveragePrecision(on_one_class='skip')
+    AveragePrecision(on_one_class='skip', at=None)
     """
     if isinstance(task, Task):
         return task
