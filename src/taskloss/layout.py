@@ -59,6 +59,8 @@ def lay_out(shape: tuple[int, ...], dim: int = 0, groups: np.ndarray | None = No
     """
     dim = _checks.check_dim(dim, len(shape))
     before, samples, after = shape[:dim], shape[dim], shape[dim + 1 :]
+    if groups is None and len(shape) == 1:
+        return Layout(shape, (), np.empty(0, np.int64), samples)
     if groups is None:
         numbers, count = np.zeros(samples, np.int64), 1
         values_shape = before + after
@@ -149,6 +151,8 @@ def read_rankings(
 
 def _binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.ndarray, np.ndarray | None]:
     """Labels as the kernels take them, and which samples count (None when all do)."""
+    if target.dtype == np.bool_ and ignore_index is None:
+        return np.ascontiguousarray(target).view(np.uint8), None
     positive = np.ascontiguousarray(target == 1)
     known = positive | (target == 0)
     if ignore_index is None:

@@ -12,14 +12,14 @@ from typing import Any
 import numba
 
 
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
     """Compile ``function`` with numba and keep the machine code on disk.
 
     ``nogil`` lets a data loader or a server thread run meanwhile. ``parallel=True`` is never used: a process forked after
     it dies, and concurrent calls abort. Where no folder can hold the compiled code (a read-only installation without
     a home), the kernel still works and is compiled again in each process.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **extra}
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:
@@ -30,6 +30,11 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     if cache_file is not None:
         cache_file._source_stamp = _source_stamp()
     return dispatcher
+
+
+def inlined_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A small kernel of the innermost loop, compiled into its callers."""
+    return kernel(function, forceinline=True)
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inlined_kernel, kernel
 from taskloss.kernels.sort import TwoLists
 from taskloss.kernels.terms import drop, row_drop
 
@@ -84,7 +84,7 @@ def _pool(s, t, metric, pull, greatest, counts):
     return tied
 
 
-@kernel
+@inlined_kernel
 def _gain(s, t, metric, pull, first, last, spread, c):
     """What the objective gains when the counts of the rows ``first..last`` (from 0) grow from c to c + 1; falls with c."""
     if first == last:

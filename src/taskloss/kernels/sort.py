@@ -51,7 +51,11 @@ def split_by_label(scores: np.ndarray, labels: np.ndarray, owner: np.ndarray, ra
     >>> lists.positives.tolist(), lists.negatives.tolist()
     ([0.5, 0.1], [0.9])
     """
-    positive_start, negative_start = _count(labels, owner, rankings)
+    if rankings == 1:
+        positive_start = np.array([0, np.count_nonzero(labels == POSITIVE)])
+        negative_start = np.array([0, np.count_nonzero(labels == NEGATIVE)])
+    else:
+        positive_start, negative_start = _count(labels, owner, rankings)
     lists = TwoLists(
         positives=np.empty(positive_start[-1]),
         negatives=np.empty(negative_start[-1]),
@@ -75,11 +79,10 @@ def _count(labels, owner, rankings):
     positive_start = np.zeros(rankings + 1, np.int64)
     negative_start = np.zeros(rankings + 1, np.int64)
     for i in range(len(labels)):
-        ranking = owner[i] if len(owner) > 0 else 0
         if labels[i] == POSITIVE:
-            positive_start[ranking + 1] += 1
+            positive_start[owner[i] + 1] += 1
         elif labels[i] == NEGATIVE:
-            negative_start[ranking + 1] += 1
+            negative_start[owner[i] + 1] += 1
     for r in range(rankings):
         positive_start[r + 1] += positive_start[r]
         negative_start[r + 1] += negative_start[r]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inlined_kernel, kernel
 
 AVERAGE_PRECISION = 0
 NDCG = 1
@@ -59,7 +59,7 @@ def term(metric, i, c):
     return i / (i + c)
 
 
-@kernel
+@inlined_kernel
 def row_drop(metric, i, c):
     """``m(i, c) - m(i, c + 1)``, of one positive."""
     n = np.float64(i + c)
