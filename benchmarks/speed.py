@@ -44,24 +44,31 @@ class Row:
 
 
 def in_turn(ours: Callable[[], object], theirs: Callable[[], object], seconds: float = 4.0) -> tuple[float, float]:
-    """Median times of two calls, in seconds, measured in turn over at least five rounds after a warm-up.
+    """Times of two calls, in seconds, measured in turn: those of the round whose ratio is the median of at least five.
 
-    Short calls are repeated within a round: right after the other one, a call pays for caches and threads that the other left behind.
+    Short calls are repeated within a round, and their median is the round's: right after the other one, a call pays for caches
+    and threads that the other left behind.
     """
     ours()
     theirs()
     start = time.perf_counter()
     ours()
     repeats = max(1, min(20, int(0.02 / (time.perf_counter() - start))))
-    times: tuple[list[float], list[float]] = ([], [])
+    rounds: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
-    while len(times[0]) < 5 * repeats or (time.perf_counter() < end and len(times[0]) < 200 * repeats):
-        for call, record in zip((ours, theirs), times, strict=True):
-            for _ in range(repeats):
-                start = time.perf_counter()
-                call()
-                record.append(time.perf_counter() - start)
-    return statistics.median(times[0]), statistics.median(times[1])
+    while len(rounds) < 5 or (time.perf_counter() < end and len(rounds) < 200):
+        rounds.append((median_time(ours, repeats), median_time(theirs, repeats)))
+    return sorted(rounds, key=lambda pair: pair[0] / pair[1])[len(rounds) // 2]
+
+
+def median_time(call: Callable[[], object], repeats: int) -> float:
+    """Median time of some calls in a row."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 def at_most(what: str, times: tuple[float, float], limit: float) -> Row:
