@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from taskloss.kernels import interleaving, majorant, single_row, values
@@ -52,7 +54,15 @@ def recall_at_fpr(rankings: Rankings, fpr: float) -> np.ndarray:
 def ideal_gains(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """The discounted gain of a perfect list, ``sum_{r <= R} d(r)``."""
     count = reachable(rankings, at).astype(np.int64)
-    return np.cumsum(1.0 / np.log2(np.arange(2, int(count.max(initial=1)) + 2)))[count - 1]
+    return _discount_sums(int(count.max(initial=1)))[count - 1]
+
+
+@functools.lru_cache(maxsize=2)
+def _discount_sums(count: int) -> np.ndarray:
+    """``sum_{r <= R} d(r)`` for R = 1..count; kept, since a loss asks several times in each step."""
+    sums = np.cumsum(1.0 / np.log2(np.arange(2, count + 2)))
+    sums.setflags(write=False)
+    return sums
 
 
 def ndcg(rankings: Rankings, at: int | None = None) -> np.ndarray:
