@@ -50,6 +50,16 @@ class Layout:
         return self.owner if len(self.owner) else np.zeros(prod(self.shape), np.int64)
 
 
+def values_shape(shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
+    """Shape of one value a ranking: ``dim`` removed, or replaced by the number of groups.
+
+    >>> values_shape((100, 5), 0, None), values_shape((100, 5), 0, 3)
+    ((5,), (3, 5))
+    """
+    dim = _checks.check_dim(dim, len(shape))
+    return (*shape[:dim], *(() if groups is None else (groups,)), *shape[dim + 1 :])
+
+
 def lay_out(shape: tuple[int, ...], dim: int = 0, groups: np.ndarray | None = None) -> Layout:
     """The rankings of scores of this shape.
 
@@ -63,16 +73,15 @@ def lay_out(shape: tuple[int, ...], dim: int = 0, groups: np.ndarray | None = No
         return Layout(shape, (), np.empty(0, np.int64), samples)
     if groups is None:
         numbers, count = np.zeros(samples, np.int64), 1
-        values_shape = before + after
     else:
         _checks.check_groups(groups, samples)
         numbers, count = _number_groups(groups)
-        values_shape = (*before, count, *after)
     outer, inner = prod(before), prod(after)
+    result = values_shape(shape, dim, None if groups is None else count)
     if outer * count * inner == 1:
-        return Layout(shape, values_shape, np.empty(0, np.int64), samples)
+        return Layout(shape, result, np.empty(0, np.int64), samples)
     owner = (np.arange(outer)[:, None, None] * count + numbers[:, None]) * inner + np.arange(inner)
-    return Layout(shape, values_shape, owner.reshape(-1), samples)
+    return Layout(shape, result, owner.reshape(-1), samples)
 
 
 def _number_groups(groups: np.ndarray) -> tuple[np.ndarray, int]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.positions import place_discounts
-from taskloss.layout import Layout, lay_out, ranking_weights
+from taskloss.layout import Layout, lay_out, ranking_weights, values_shape
 from taskloss.tasks.registry import register
 from taskloss.tasks.task import Call, Inference, Task
 
@@ -78,8 +78,7 @@ class GradedNDCG(Task):
         return inference
 
     def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-        dim = _checks.check_dim(dim, len(shape))
-        return (*shape[:dim], *(() if groups is None else (groups,)), *shape[dim + 1 :])
+        return values_shape(shape, dim, groups)
 
 
 class GradedInference(Inference[np.ndarray]):

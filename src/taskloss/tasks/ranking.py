@@ -10,7 +10,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels import cutoff, interleaving, isotonic
-from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings
+from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, values_shape
 from taskloss.metrics import of_rankings
 from taskloss.tasks.task import Call, Inference, Task
 
@@ -67,8 +67,7 @@ class RankingTask(Task):
         return RankingInference(self, layout, rankings, scores.dtype, ranking_weights(layout, call.weight))
 
     def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-        dim = _checks.check_dim(dim, len(shape))
-        return (*shape[:dim], *(() if groups is None else (groups,)), *shape[dim + 1 :])
+        return values_shape(shape, dim, groups)
 
     def __post_init__(self) -> None:
         _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))
