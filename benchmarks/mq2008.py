@@ -1,8 +1,9 @@
 """Learning to rank on MQ2008 (LETOR 4.0; Qin and Liu 2013): test NDCG@10 and MAP over the official five folds.
 
-The same net is trained by four losses, full batch, one ranking a query: direct NDCG, direct AP, cross-entropy of each
-document, and RankNet's logistic loss of the pairs of a query (Burges et al. 2005). LightGBM's lambdarank is the reference. The
-nets learn from relevance >= 1; lambdarank learns from the grades 0, 1, 2, and in a second row from relevance >= 1 too.
+The same net is trained by five losses, full batch, one ranking a query: direct NDCG of the grades, direct NDCG, direct AP,
+cross-entropy of each document, and RankNet's logistic loss of the pairs of a query (Burges et al. 2005). LightGBM's lambdarank is
+the reference. Graded NDCG and lambdarank learn from the grades 0, 1, 2, the other nets from relevance >= 1, and so does lambdarank
+in a second row.
 
 Every method has a grid of four settings. Validation NDCG@10 stops each run and, in each fold, chooses the settings on the first
 seed, which is kept; the other seeds then run with them. LightGBM has no randomness here, so one seed. Queries without a relevant
@@ -123,11 +124,12 @@ def evaluate(scores: np.ndarray, documents: Documents) -> dict[str, float]:
 
 
 def direct(task: str) -> MakeCriterion:
-    """The direct loss of a task, mean over the queries."""
+    """The direct loss of a task, mean over the queries; grades for a task that takes them."""
+    graded = tl.tasks.as_task(task).target_kind == "graded"
 
     def make(training: Documents, settings: Settings) -> Criterion:
         loss, groups = tl.DirectLoss(task, epsilon=settings["epsilon"]), torch.from_numpy(training.query)
-        return lambda scores, relevance: loss(scores, relevance >= 1, groups=groups)
+        return lambda scores, relevance: loss(scores, relevance if graded else relevance >= 1, groups=groups)
 
     return make
 
@@ -200,11 +202,13 @@ class Method(NamedTuple):
         return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
 
 
-# Four settings each. At decay 1, validation preferred rate 0.01 to 0.003 for the direct losses in every fold; they vary epsilon.
+# Four settings each. At decay 1, validation preferred rate 0.01 to 0.003 for direct NDCG and AP in every fold; they vary epsilon, and
+# the graded loss has their grid.
 DIRECT_GRID = {"learning_rate": (0.01,), "weight_decay": (0.01, 1.0), "epsilon": (0.3, 1.0)}
 PLAIN_GRID = {"learning_rate": (0.003, 0.01), "weight_decay": (0.01, 1.0)}
 TREE_GRID = {"learning_rate": (0.03, 0.1), "num_leaves": (7.0, 31.0)}
 METHODS = {
+    "direct graded NDCG": Method(partial(run_net, direct("graded_ndcg")), DIRECT_GRID),
     "direct NDCG": Method(partial(run_net, direct("ndcg")), DIRECT_GRID),
     "direct AP": Method(partial(run_net, direct("average_precision")), DIRECT_GRID),
     "cross-entropy": Method(partial(run_net, cross_entropy), PLAIN_GRID),
