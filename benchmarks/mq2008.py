@@ -1,9 +1,9 @@
 """Learning to rank on MQ2008 (LETOR 4.0; Qin and Liu 2013): test NDCG@10 and MAP over the official five folds.
 
 The same net is trained by five losses, full batch, one ranking a query: direct NDCG of the grades, direct NDCG, direct AP,
-cross-entropy of each document, and RankNet's logistic loss of the pairs of a query (Burges et al. 2005). LightGBM's lambdarank is
-the reference. Graded NDCG and lambdarank learn from the grades 0, 1, 2, the other nets from relevance >= 1, and so does lambdarank
-in a second row.
+cross-entropy of each document, and RankNet's logistic loss of the pairs of a query (Burges et al. 2005). LightGBM's lambdarank
+is the reference. Graded NDCG and lambdarank learn from the grades 0, 1, 2, the other nets from relevance >= 1, and so does
+lambdarank in a second row.
 
 Every method has a grid of four settings. Validation NDCG@10 stops each run and, in each fold, chooses the settings on the first
 seed, which is kept; the other seeds then run with them. LightGBM has no randomness here, so one seed. Queries without a relevant
@@ -202,8 +202,8 @@ class Method(NamedTuple):
         return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
 
 
-# Four settings each. At decay 1, validation preferred rate 0.01 to 0.003 for direct NDCG and AP in every fold; they vary epsilon, and
-# the graded loss has their grid.
+# Four settings each. At decay 1, validation preferred rate 0.01 to 0.003 for direct NDCG and AP in every fold; they vary epsilon,
+# and the graded loss has their grid.
 DIRECT_GRID = {"learning_rate": (0.01,), "weight_decay": (0.01, 1.0), "epsilon": (0.3, 1.0)}
 PLAIN_GRID = {"learning_rate": (0.003, 0.01), "weight_decay": (0.01, 1.0)}
 TREE_GRID = {"learning_rate": (0.03, 0.1), "num_leaves": (7.0, 31.0)}

@@ -23,6 +23,7 @@ from taskloss.tasks import (
     RecallAtK,
     RecallAtPrecision,
     ReciprocalRank,
+    SeparableMetric,
     Task,
     register,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "RecallAtK",
     "RecallAtPrecision",
     "ReciprocalRank",
+    "SeparableMetric",
     "StructuredHingeLoss",
     "Task",
     "__version__",

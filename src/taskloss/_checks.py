@@ -292,3 +292,9 @@ def check_optional_count(name: str, value: Any) -> None:
     """A whole number of at least 1, or nothing."""
     if value is not None:
         check_count(name, value)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")

@@ -1,9 +1,10 @@
-"""What the contract tests run over: every registered task, every loss, inputs by the kind of target a task takes."""
+"""What the contract tests run over: every task, every loss, inputs by the kind of target a task takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,22 @@ LOSSES: dict[str, Callable[..., torch.nn.Module]] = {
     "perceptron": tl.PerceptronLoss,
 }
 
-every_task = pytest.mark.parametrize("task", [pytest.param(cls(), id=name) for name, cls in tl.tasks.registered().items()])
+
+def root_discount(i, c):
+    return 1 / np.sqrt(i + c)
+
+
+def first_page(i, c, num_relevant):
+    return np.where(i + c <= 10, 1.0, 0.2) / num_relevant
+
+
+TASKS: dict[str, tl.Task] = {
+    **{name: cls() for name, cls in tl.tasks.registered().items()},
+    # These have no name, since they need a function.
+    "separable, convex": tl.SeparableMetric(root_discount, convex=True),
+    "separable": tl.SeparableMetric(first_page, normalize=False),
+}
+every_task = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
 every_loss = pytest.mark.parametrize("make_loss", [pytest.param(make, id=name) for name, make in LOSSES.items()])
 
 

@@ -11,6 +11,7 @@ from taskloss.metrics.ranking import (
     recall_at_precision_score,
     reciprocal_rank_score,
     roc_auc_score,
+    separable_score,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "recall_at_precision_score",
     "reciprocal_rank_score",
     "roc_auc_score",
+    "separable_score",
 ]

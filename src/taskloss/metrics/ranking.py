@@ -9,7 +9,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to_numpy
-from taskloss.metrics import of_rankings
+from taskloss.metrics import of_rankings, separable, term_checks
 
 
 class MetricOptions(TypedDict, total=False):
@@ -184,6 +184,26 @@ def recall_at_k_score(
         return of_rankings.positives_in_top(rankings, k) / rankings.relevant
 
     return _score(values, scores, target, num_relevant, **options)
+
+
+def separable_score(
+    scores: Any,
+    target: Any,
+    m: separable.TermFunction,
+    *,
+    normalize: bool = True,
+    ties: str = separable.TIES[0],
+    num_relevant: Any = None,
+    **options: Unpack[MetricOptions],
+) -> float | np.ndarray:
+    """A metric of your own, a sum of terms ``m(i, c)``: one minus the loss of :class:`taskloss.SeparableMetric`, which see.
+
+    >>> round(separable_score([0.9, 0.8, 0.7], [0, 1, 1], lambda i, c: 1 / np.sqrt(i + c)), 4)
+    0.7524
+    """
+    term_checks.check_term_function(m, separable.SIZES)
+    _checks.check_choice("ties", ties, separable.TIES)
+    return _score(lambda rankings: separable.of_prediction(m, rankings, normalize, ties), scores, target, num_relevant, **options)
 
 
 def _score(
