@@ -2,6 +2,7 @@
 
 from taskloss.metrics.ranking import (
     average_precision_score,
+    graded_ndcg_score,
     ndcg_score,
     partial_auc_score,
     precision_at_k_score,
@@ -16,6 +17,7 @@ from taskloss.metrics.ranking import (
 
 __all__ = [
     "average_precision_score",
+    "graded_ndcg_score",
     "ndcg_score",
     "partial_auc_score",
     "precision_at_k_score",

@@ -9,7 +9,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to_numpy
-from taskloss.metrics import of_rankings, separable, term_checks
+from taskloss.metrics import graded, of_rankings, separable, term_checks
 
 
 class MetricOptions(TypedDict, total=False):
@@ -121,6 +121,36 @@ def ndcg_score(
     return _score(lambda rankings: of_rankings.ndcg(rankings, at), scores, target, num_relevant, **options)
 
 
+def graded_ndcg_score(
+    scores: Any, target: Any, *, gain: str = graded.GAINS[0], at: int | None = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    r"""Normalized discounted cumulative gain of graded relevance (0, 1, 2, ...); mean over the orders of ties.
+
+    .. math:: \mathrm{NDCG} = \frac{1}{Z} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rank}_i)}
+
+    with Z the sum of the ideal order. With the linear gain equal to scikit-learn's ``ndcg_score``. A ranking whose gains are all
+    equal is undefined.
+
+    Args:
+        scores: floats of any shape, array or tensor.
+        target: grades of at least 0, same shape.
+        gain: ``"exponential"``, ``2**relevance - 1``, or ``"linear"``, the relevance itself.
+        at: count only the first ``at`` places.
+        options: see :class:`MetricOptions`.
+
+    >>> round(graded_ndcg_score([0.9, 0.8, 0.7], [0, 2, 1]), 4)
+    0.659
+    """
+    _checks.check_choice("gain", gain, graded.GAINS)
+    _checks.check_optional_count("at", at)
+
+    def read(scores: np.ndarray, target: np.ndarray, **call: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
+        rankings = graded.read_graded(scores, target, gain=gain, at=at, **call)
+        return rankings.layout, ~rankings.defined, graded.ndcg(rankings)
+
+    return _values(read, scores, target, **options)
+
+
 def reciprocal_rank_score(
     scores: Any, target: Any, *, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
@@ -207,10 +237,22 @@ def separable_score(
 
 
 def _score(
-    values_of: Callable[[Rankings], np.ndarray],
+    values_of: Callable[[Rankings], np.ndarray], scores: Any, target: Any, num_relevant: Any, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    """A metric of binary relevance."""
+    relevant = None if num_relevant is None else to_numpy(num_relevant)
+
+    def read(scores: np.ndarray, target: np.ndarray, **call: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
+        layout, rankings = read_rankings(scores, target, num_relevant=relevant, **call)
+        return layout, rankings.undefined, values_of(rankings)
+
+    return _values(read, scores, target, **options)
+
+
+def _values(
+    read: Callable[..., tuple[Layout, np.ndarray, np.ndarray]],
     scores: Any,
     target: Any,
-    num_relevant: Any,
     *,
     dim: int = 0,
     groups: Any = None,
@@ -219,24 +261,18 @@ def _score(
     reduction: str = "mean",
     on_one_class: str = "skip",
 ) -> float | np.ndarray:
+    """Read arrays, ``read`` giving the layout, the undefined rankings and a value of each, and reduce."""
     _checks.check_choice("reduction", reduction, ("mean", "sum", "none"))
     _checks.check_choice("on_one_class", on_one_class, ("skip", "raise"))
     scores = to_numpy(scores)
     if scores.dtype != np.float32:
         scores = scores.astype(np.float64)
-    layout, rankings = read_rankings(
-        scores,
-        to_numpy(target),
-        dim=dim,
-        groups=None if groups is None else to_numpy(groups),
-        ignore_index=ignore_index,
-        num_relevant=None if num_relevant is None else to_numpy(num_relevant),
-    )
+    ids = None if groups is None else to_numpy(groups)
+    layout, undefined, values = read(scores, to_numpy(target), dim=dim, groups=ids, ignore_index=ignore_index)
     weights = ranking_weights(layout, None if weight is None else to_numpy(weight))
     if on_one_class == "raise":
-        _checks.check_two_classes(rankings.undefined)
-    values = np.where(rankings.undefined, np.nan, values_of(rankings))
-    return _reduce(values, weights, ~rankings.undefined, layout, reduction)
+        _checks.check_two_classes(undefined)
+    return _reduce(np.where(undefined, np.nan, values), weights, ~undefined, layout, reduction)
 
 
 def _reduce(values: np.ndarray, weights: np.ndarray, defined: np.ndarray, layout: Layout, reduction: str) -> float | np.ndarray:
