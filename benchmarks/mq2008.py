@@ -90,37 +90,16 @@ def read_folds(path: Path) -> list[Fold]:
     return folds
 
 
-def ndcg_at(scores: np.ndarray, relevance: np.ndarray, query: np.ndarray, k: int = 10) -> float:
-    """Graded NDCG@k, mean over the queries that have a relevant document.
-
-    Gain ``2^relevance - 1``, discount ``1 / log2(1 + rank)`` up to rank k and zero below, divided by the value of the ideal
-    order. Tied documents share the mean of their discounts: the mean over all their orders, which scikit-learn takes too.
-
-    >>> from sklearn.metrics import ndcg_score
-    >>> rng = np.random.default_rng(0)
-    >>> relevance, scores = rng.integers(0, 3, (20, 30)), rng.integers(0, 8, (20, 30))
-    >>> ours = ndcg_at(scores.ravel(), relevance.ravel(), np.repeat(np.arange(20), 30))
-    >>> bool(np.isclose(ours, ndcg_score(2**relevance - 1, scores, k=10), rtol=1e-12))
-    True
-    """
-    _, number, sizes = np.unique(query, return_inverse=True, return_counts=True)
-    rank = np.arange(len(number)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    discount = np.where(rank < k, 1 / np.log2(2 + rank), 0.0)
-    gain = 2.0**relevance - 1
-    order = np.lexsort((-scores, number))
-    starts_tie = np.diff(number[order], prepend=-1).astype(bool) | np.diff(scores[order], prepend=np.inf).astype(bool)
-    tie = np.cumsum(starts_tie) - 1
-    shared = (np.bincount(tie, discount) / np.bincount(tie))[tie]
-    reached = np.bincount(number[order], gain[order] * shared)
-    ideal = np.bincount(number, gain[np.lexsort((-gain, number))] * discount)
-    return float(np.mean(reached[ideal > 0] / ideal[ideal > 0]))
+def ndcg_at_10(scores: np.ndarray, relevance: np.ndarray, query: np.ndarray) -> float:
+    """Graded NDCG@10, mean over the queries that have a relevant document (no query has documents of one grade above zero only)."""
+    return float(tl.metrics.graded_ndcg_score(scores, relevance, groups=query, at=10))
 
 
 def evaluate(scores: np.ndarray, documents: Documents) -> dict[str, float]:
     """NDCG@10 by grade; MAP of relevance >= 1, over queries with a relevant document (no query has only such ones)."""
     _, relevance, query = documents
     average_precision = tl.metrics.average_precision_score(scores, relevance >= 1, groups=query)
-    return {"ndcg": ndcg_at(scores, relevance, query), "map": float(average_precision)}
+    return {"ndcg": ndcg_at_10(scores, relevance, query), "map": float(average_precision)}
 
 
 def direct(task: str) -> MakeCriterion:
@@ -156,7 +135,7 @@ def run_net(make: MakeCriterion, fold: Fold, settings: Settings, seed: int) -> t
     budget = TrainingSettings(ITERATIONS, PATIENCE, settings["learning_rate"], settings["weight_decay"])
 
     def metric(scores: Tensor, relevance: Tensor) -> float:
-        return ndcg_at(scores.numpy(), relevance.numpy(), fold.validation.query)
+        return ndcg_at_10(scores.numpy(), relevance.numpy(), fold.validation.query)
 
     criterion = make(fold.training, settings)
     result = train(net, criterion, training, validation, settings=budget, metric=metric, seed=seed)
@@ -173,7 +152,7 @@ def run_lambdarank(grades: int, fold: Fold, settings: Settings, seed: int) -> tu
     training, validation, test = fold
 
     def metric(_: np.ndarray, scores: np.ndarray) -> tuple[str, float, bool]:
-        return "ndcg", ndcg_at(scores, validation.relevance, validation.query), True
+        return "ndcg", ndcg_at_10(scores, validation.relevance, validation.query), True
 
     with warnings.catch_warnings():
         # LightGBM 4.7 renames eval_set; 4.5 knows only the old name.
