@@ -91,7 +91,7 @@ def read_folds(path: Path) -> list[Fold]:
 
 
 def ndcg_at_10(scores: np.ndarray, relevance: np.ndarray, query: np.ndarray) -> float:
-    """Graded NDCG@10, mean over the queries that have a relevant document (no query has documents of one grade above zero only)."""
+    """Graded NDCG@10, mean over the queries that have a relevant document (no query has only documents of one grade above 0)."""
     return float(tl.metrics.graded_ndcg_score(scores, relevance, groups=query, at=10))
 
 
