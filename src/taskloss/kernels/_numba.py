@@ -37,6 +37,11 @@ def inlined_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel(function, forceinline=True)
 
 
+def inner_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that only kernels call: without the entry from Python, which takes long to compile for many arguments."""
+    return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
 @functools.cache
 def _source_stamp() -> str:
     """Changes with any file of this folder."""

@@ -1,0 +1,381 @@
+"""A primal-dual interior-point method: the rescue where Newton's method on the penalty stalls.
+
+Each line with a lower limit has a slack ``p > 0`` that tends to ``value - low`` and a dual ``l > 0``; with an upper limit, ``q > 0``
+tends to ``high - value`` and has a dual ``h > 0``. Newton's method is applied to ``p l = q h = mu`` with mu falling (Mehrotra's
+predictor and corrector, 1992), from a start that needs to satisfy nothing. With ``theta = l/p + h/q`` and ``y = h - l``, a step solves
+
+    dx_j (theta_j) + (A' dy)_j = -stationarity_j - e_j          for a column j
+    (A dx)_i - dy_i / theta_i  = -e_i / theta_i                 for a row i with a limit
+    (A dx)_i                   = low_i - (A x)_i                for an equation
+
+where ``e`` collects the complementarity terms. A diagonal shift keeps the factorization stable, refinement removes its effect, and a
+step whose system cannot be solved is tried again with a larger shift. The point with the least error is returned: it need
+not be a vertex, which is why the multiplier method polishes it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.kernels._numba import inner_kernel
+from taskloss.kernels.lp_program import (
+    factorize_system,
+    largest,
+    relative_gap,
+    solve_system,
+    write_stationarity,
+    write_values,
+)
+
+
+
+class Sides(NamedTuple):
+    """Slack and dual of both limits of every line, or a change of them. Where a line has no such limit they are unused."""
+
+    low_slack: np.ndarray
+    high_slack: np.ndarray
+    low_dual: np.ndarray
+    high_dual: np.ndarray
+
+
+class Kinds(NamedTuple):
+    """Which limits every line has."""
+
+    equation: np.ndarray
+    has_low: np.ndarray
+    has_high: np.ndarray
+
+
+@inner_kernel
+def _make_sides(lines):
+    return Sides(np.ones(lines), np.ones(lines), np.zeros(lines), np.zeros(lines))
+
+
+@inner_kernel
+def _kinds(program):
+    equation = program.low == program.high
+    return Kinds(equation, (program.low > -np.inf) & ~equation, (program.high < np.inf) & ~equation)
+
+
+@inner_kernel
+def _write_matrix(pattern, program, system, kinds, theta, softness, shift):
+    """The system with weights theta. A fixed column is taken out: its entries are zero."""
+    n = len(program.cost)
+    m = len(program.low) - n
+    for entry in range(len(program.entries)):
+        fixed = kinds.equation[m + pattern.columns[entry]]
+        system.matrix[pattern.at_entry[entry]] = 0.0 if fixed else program.entries[entry]
+    for k in range(len(pattern.unknown)):
+        unknown = pattern.unknown[k]
+        if unknown < n:
+            fixed = kinds.equation[m + unknown]
+            system.shift[k] = 0.0 if fixed else shift
+            system.matrix[pattern.at_column[unknown]] = 1.0 if fixed else theta[m + unknown] + shift
+        else:
+            row = unknown - n
+            system.shift[k] = -shift
+            if kinds.equation[row]:
+                system.matrix[pattern.at_row[row]] = -softness - shift
+            elif theta[row] > 0.0:
+                system.matrix[pattern.at_row[row]] = -1.0 / theta[row] - softness - shift
+            else:
+                system.matrix[pattern.at_row[row]] = -1e20
+
+
+@inner_kernel
+def _start(pattern, program, system, kinds, x, sides, equation_dual):
+    """A start near the middle of the limits: two least-squares problems, then slacks and duals pushed inside (Mehrotra 1992)."""
+    n = len(x)
+    lines = len(program.low)
+    m = lines - n
+    theta = np.where(kinds.has_low | kinds.has_high, 1.0, 1e-6)
+    for row in range(m):
+        if kinds.equation[row]:
+            theta[row] = 1e6
+    _write_matrix(pattern, program, system, kinds, theta, 0.0, 1e-6)
+    system.shift[:] = 0.0
+    factorize_system(pattern, system)
+    middle = np.zeros(lines)
+    for line in range(lines):
+        if kinds.has_low[line] and kinds.has_high[line]:
+            middle[line] = 0.5 * (program.low[line] + program.high[line])
+        elif kinds.has_low[line] or kinds.equation[line]:
+            middle[line] = program.low[line]
+        elif kinds.has_high[line]:
+            middle[line] = program.high[line]
+    rows = np.empty(m)
+    values = np.empty(lines)
+    fixed = np.zeros(n)
+    for column in range(n):
+        if kinds.equation[m + column]:
+            fixed[column] = middle[m + column]
+    write_values(pattern, program.entries, fixed, values)
+    solve_system(pattern, system, middle[m:], middle[:m] - values[:m], x, rows, 1)
+    for column in range(n):
+        if kinds.equation[m + column]:
+            x[column] = fixed[column]
+    write_values(pattern, program.entries, x, values)
+    dual = np.empty(lines)
+    solve_system(pattern, system, -program.cost, np.zeros(m), dual[m:], dual[:m], 1)
+    outside = 0.0
+    wrong = 0.0
+    for line in range(lines):
+        if kinds.has_low[line]:
+            outside = max(outside, program.low[line] - values[line])
+            if not kinds.has_high[line]:
+                wrong = max(wrong, dual[line])
+        if kinds.has_high[line]:
+            outside = max(outside, values[line] - program.high[line])
+            if not kinds.has_low[line]:
+                wrong = max(wrong, -dual[line])
+    outside = max(1.5 * outside, 1e-2)
+    wrong = max(1.5 * wrong, 1e-2)
+    for line in range(lines):
+        equation_dual[line] = dual[line] if kinds.equation[line] and line < m else 0.0
+        width = program.high[line] - program.low[line]
+        if kinds.has_low[line]:
+            sides.low_slack[line] = min(max(values[line] - program.low[line], 0.0) + outside, width)
+            sides.low_dual[line] = max(-dual[line], 0.0) + wrong
+        if kinds.has_high[line]:
+            sides.high_slack[line] = min(max(program.high[line] - values[line], 0.0) + outside, width)
+            sides.high_dual[line] = max(dual[line], 0.0) + wrong
+
+
+@inner_kernel
+def _write_duals(pattern, program, kinds, x, sides, equation_dual, multipliers, gradient):
+    """Multipliers of all the lines, and what stationarity lacks. A fixed column takes whatever multiplier makes it stationary."""
+    n = len(x)
+    m = len(multipliers) - n
+    for line in range(len(multipliers)):
+        if kinds.equation[line]:
+            multipliers[line] = equation_dual[line] if line < m else 0.0
+        else:
+            multipliers[line] = sides.high_dual[line] - sides.low_dual[line]
+    write_stationarity(pattern, program, x, multipliers, gradient)
+    for column in range(n):
+        if kinds.equation[m + column]:
+            multipliers[m + column] = -gradient[column]
+            gradient[column] = 0.0
+
+
+@inner_kernel
+def _complementarity(kinds, sides):
+    total = 0.0
+    count = 0
+    for line in range(len(sides.low_slack)):
+        if kinds.has_low[line]:
+            total += sides.low_slack[line] * sides.low_dual[line]
+            count += 1
+        if kinds.has_high[line]:
+            total += sides.high_slack[line] * sides.high_dual[line]
+            count += 1
+    return total / max(count, 1)
+
+
+@inner_kernel
+def _primal_error(program, kinds, values, sides):
+    worst = 0.0
+    for line in range(len(values)):
+        if kinds.equation[line]:
+            worst = max(worst, abs(values[line] - program.low[line]))
+        if kinds.has_low[line]:
+            worst = max(worst, abs(values[line] - program.low[line] - sides.low_slack[line]))
+        if kinds.has_high[line]:
+            worst = max(worst, abs(program.high[line] - values[line] - sides.high_slack[line]))
+    return worst
+
+
+@inner_kernel
+def _write_right_side(program, kinds, values, sides, gradient, theta, target, before, collected, right_columns, right_rows):
+    """Right side of a step toward complementarity ``target``, less the products of the predictor step ``before``."""
+    n = len(gradient)
+    m = len(values) - n
+    for line in range(len(values)):
+        total = 0.0
+        if kinds.has_low[line]:
+            slack = sides.low_slack[line]
+            wanted = target - slack * sides.low_dual[line] - before.low_slack[line] * before.low_dual[line]
+            total -= (wanted - sides.low_dual[line] * (values[line] - program.low[line] - slack)) / slack
+        if kinds.has_high[line]:
+            slack = sides.high_slack[line]
+            wanted = target - slack * sides.high_dual[line] - before.high_slack[line] * before.high_dual[line]
+            total += (wanted - sides.high_dual[line] * (program.high[line] - values[line] - slack)) / slack
+        collected[line] = total
+    for column in range(n):
+        right_columns[column] = 0.0 if kinds.equation[m + column] else -gradient[column] - collected[m + column]
+    for row in range(m):
+        if kinds.equation[row]:
+            right_rows[row] = program.low[row] - values[row]
+        else:
+            right_rows[row] = -collected[row] / theta[row] if theta[row] > 0.0 else 0.0
+
+
+@inner_kernel
+def _write_step(program, kinds, values, sides, change, target, before, step):
+    """Slack and dual changes that go with ``change`` of the values; returns the longest primal and dual steps that stay inside."""
+    primal = 1.0
+    dual = 1.0
+    for line in range(len(values)):
+        if kinds.has_low[line]:
+            slack = sides.low_slack[line]
+            moved = change[line] + (values[line] - program.low[line] - slack)
+            wanted = target - slack * sides.low_dual[line] - before.low_slack[line] * before.low_dual[line]
+            turned = (wanted - sides.low_dual[line] * moved) / slack
+            step.low_slack[line] = moved
+            step.low_dual[line] = turned
+            if moved < 0.0:
+                primal = min(primal, -slack / moved)
+            if turned < 0.0:
+                dual = min(dual, -sides.low_dual[line] / turned)
+        if kinds.has_high[line]:
+            slack = sides.high_slack[line]
+            moved = (program.high[line] - values[line] - slack) - change[line]
+            wanted = target - slack * sides.high_dual[line] - before.high_slack[line] * before.high_dual[line]
+            turned = (wanted - sides.high_dual[line] * moved) / slack
+            step.high_slack[line] = moved
+            step.high_dual[line] = turned
+            if moved < 0.0:
+                primal = min(primal, -slack / moved)
+            if turned < 0.0:
+                dual = min(dual, -sides.high_dual[line] / turned)
+    return primal, dual
+
+
+@inner_kernel
+def _move(kinds, sides, step, primal, dual):
+    for line in range(len(sides.low_slack)):
+        if kinds.has_low[line]:
+            sides.low_slack[line] += primal * step.low_slack[line]
+            sides.low_dual[line] += dual * step.low_dual[line]
+        if kinds.has_high[line]:
+            sides.high_slack[line] += primal * step.high_slack[line]
+            sides.high_dual[line] += dual * step.high_dual[line]
+
+
+@inner_kernel
+def _solve_direction(
+    pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, rounds
+):
+    """Change of the values and of the row duals.
+
+    The change of a row follows from its dual where theta is large and from the columns where it is small: each is the accurate one there.
+    """
+    n = len(program.cost)
+    m = len(program.low) - n
+    error = solve_system(pattern, system, right_columns, right_rows, change[m:], dual_change, rounds)
+    write_values(pattern, program.entries, change[m:].copy(), change)
+    for row in range(m):
+        if not kinds.equation[row] and theta[row] >= 1.0:
+            change[row] = (dual_change[row] - collected[row]) / theta[row]
+        else:
+            change[row] -= softness * dual_change[row]
+    return error
+
+
+@inner_kernel
+def interior_method(pattern, program, system, x, multipliers, softness, smallest_shift, tolerance, max_steps, trace):
+    """Follow the central path; ``x`` and ``multipliers`` receive the best point met. Returns (its error, steps).
+
+    ``softness`` above zero lets the rows miss their limits at a quadratic price: ``min cost'x + |e|^2 / (2 softness)`` with ``A x - e`` within
+    the limits, where ``e`` is softness times the row multipliers.
+    """
+    n = len(x)
+    lines = len(program.low)
+    m = lines - n
+    kinds = _kinds(program)
+    sides = _make_sides(lines)
+    step = _make_sides(lines)
+    nothing = _make_sides(lines)
+    nothing.low_dual[:] = 0.0
+    nothing.high_dual[:] = 0.0
+    equation_dual = np.zeros(lines)
+    _start(pattern, program, system, kinds, x, sides, equation_dual)
+    values = np.empty(lines)
+    change = np.empty(lines)
+    theta = np.empty(lines)
+    collected = np.empty(lines)
+    duals = np.empty(lines)
+    gradient = np.empty(n)
+    dual_change = np.empty(m)
+    right_columns = np.empty(n)
+    right_rows = np.empty(m)
+    best_x = x.copy()
+    cost_scale = 1.0 + largest(program.cost)
+    best = np.inf
+    best_step = 0
+    shift = 10.0 * smallest_shift
+    steps = 0
+    while True:
+        write_values(pattern, program.entries, x, values)
+        _write_duals(pattern, program, kinds, x, sides, equation_dual, duals, gradient)
+        for row in range(m):
+            values[row] -= softness * duals[row]
+        mu = _complementarity(kinds, sides)
+        error = max(_primal_error(program, kinds, values, sides), largest(gradient) / cost_scale)
+        gap = relative_gap(program, x, duals) if softness == 0.0 else mu
+        error = max(error, gap) if error < np.inf else np.inf
+        if error < best:
+            best = error
+            best_step = steps
+            best_x[:] = x
+            multipliers[:] = duals
+        if steps < len(trace):
+            trace[steps] = x
+        lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or steps - best_step > 25
+        if best <= tolerance or lost or steps >= max_steps:
+            break
+        steps += 1
+        for line in range(lines):
+            weight = 0.0
+            if kinds.has_low[line]:
+                weight += sides.low_dual[line] / sides.low_slack[line]
+            if kinds.has_high[line]:
+                weight += sides.high_dual[line] / sides.high_slack[line]
+            theta[line] = weight
+        _write_right_side(
+            program, kinds, values, sides, gradient, theta, 0.0, nothing, collected, right_columns, right_rows
+        )
+        for _ in range(6):
+            _write_matrix(pattern, program, system, kinds, theta, softness, shift)
+            factorize_system(pattern, system)
+            unsolved = _solve_direction(
+                pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, 10
+            )
+            if unsolved <= 0.1:
+                break
+            shift *= 30.0
+        primal, dual = _write_step(program, kinds, values, sides, change, 0.0, nothing, step)
+        reached = 0.0
+        count = 0
+        for line in range(lines):
+            if kinds.has_low[line]:
+                reached += (sides.low_slack[line] + primal * step.low_slack[line]) * (
+                    sides.low_dual[line] + dual * step.low_dual[line]
+                )
+                count += 1
+            if kinds.has_high[line]:
+                reached += (sides.high_slack[line] + primal * step.high_slack[line]) * (
+                    sides.high_dual[line] + dual * step.high_dual[line]
+                )
+                count += 1
+        target = 0.0
+        if count > 0 and mu > 0.0:
+            target = mu * min(max((reached / count / mu) ** 3, 1e-8), 1.0)
+        _write_right_side(program, kinds, values, sides, gradient, theta, target, step, collected, right_columns, right_rows)
+        _solve_direction(
+            pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, 10
+        )
+        primal, dual = _write_step(program, kinds, values, sides, change, target, step, step)
+        inside = min(max(0.9, 1.0 - mu), 0.9995)
+        primal = min(1.0, inside * primal)
+        dual = min(1.0, inside * dual)
+        _move(kinds, sides, step, primal, dual)
+        x += primal * change[m:]
+        for row in range(m):
+            if kinds.equation[row]:
+                equation_dual[row] += dual * dual_change[row]
+        shift = max(0.3 * shift, smallest_shift)
+    x[:] = best_x
+    return best, steps

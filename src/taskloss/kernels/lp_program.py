@@ -1,0 +1,240 @@
+"""A linear program as the compiled solvers see it, and the matrix of their Newton steps.
+
+Every program is ``min cost'x`` with limits on ``n`` columns (variables) and ``m`` rows (``A x``); a *line* is a row or
+a column: lines ``0..m-1`` are the rows, lines ``m..m+n-1`` the columns, and ``low[i] <= value[i] <= high[i]`` for every line. An equation
+or a fixed variable is a line with ``low == high``. A quadratic term ``1/2 sum_j quadratic_j x_j^2`` may be present.
+
+All Newton steps solve one system, with weights that depend on the method,
+
+    [ diag(column weights)   A'                 ] [ dx ]   [ right side of columns ]
+    [ A                      -diag(row weights) ] [ dy ] = [ right side of rows    ]
+
+in an order of lines that keeps its factor sparse (``kernels.sparse_ldl``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.kernels._numba import inlined_kernel, inner_kernel
+from taskloss.kernels.sparse_ldl import factorize, solve_refined
+
+
+class Pattern(NamedTuple):
+    """Where the nonzeros are: shared by all the programs of a batch.
+
+    ``row_start``, ``columns``: A by rows. ``start``, ``index``: upper triangle of the system by columns, in elimination order.
+    ``at_entry``, ``at_column``, ``at_row``: where A's entries and the two diagonals stand in it. ``unknown``: which unknown each
+    position of the order is (columns ``0..n-1``, then rows). ``sign``: of its pivot. ``parent``, ``factor_start``: the elimination tree.
+    """
+
+    row_start: np.ndarray
+    columns: np.ndarray
+    start: np.ndarray
+    index: np.ndarray
+    at_entry: np.ndarray
+    at_column: np.ndarray
+    at_row: np.ndarray
+    unknown: np.ndarray
+    sign: np.ndarray
+    parent: np.ndarray
+    factor_start: np.ndarray
+
+
+class Program(NamedTuple):
+    """The numbers of one program; ``low`` and ``high`` are of lines, rows first."""
+
+    entries: np.ndarray
+    cost: np.ndarray
+    quadratic: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class System(NamedTuple):
+    """Room for the matrix of a Newton step, its factor and its solution."""
+
+    matrix: np.ndarray
+    shift: np.ndarray
+    factor_index: np.ndarray
+    factor: np.ndarray
+    pivots: np.ndarray
+    right_side: np.ndarray
+    solution: np.ndarray
+    residual: np.ndarray
+
+
+@inner_kernel
+def make_system(pattern):
+    """Empty room for ``pattern``."""
+    size = len(pattern.unknown)
+    fill = pattern.factor_start[size]
+    return System(
+        np.zeros(len(pattern.index)),
+        np.zeros(size),
+        np.empty(fill, np.int64),
+        np.empty(fill),
+        np.empty(size),
+        np.zeros(size),
+        np.zeros(size),
+        np.zeros(size),
+    )
+
+
+@inner_kernel
+def write_values(pattern, entries, x, values):
+    """``values`` of all the lines at ``x``: ``A x``, then ``x``."""
+    m = len(pattern.row_start) - 1
+    for row in range(m):
+        total = 0.0
+        for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+            total += entries[entry] * x[pattern.columns[entry]]
+        values[row] = total
+    values[m:] = x
+
+
+@inner_kernel
+def write_stationarity(pattern, program, x, multipliers, gradient):
+    """``gradient = cost + quadratic x + A' y + z`` with ``multipliers = (y, z)`` of the lines."""
+    m = len(pattern.row_start) - 1
+    for column in range(len(gradient)):
+        gradient[column] = program.cost[column] + program.quadratic[column] * x[column] + multipliers[m + column]
+    for row in range(m):
+        y = multipliers[row]
+        if y != 0.0:
+            for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+                gradient[pattern.columns[entry]] += program.entries[entry] * y
+
+
+@inlined_kernel
+def violation(value, low, high):
+    """Signed distance of a value from its limits."""
+    if value > high:
+        return value - high
+    if value < low:
+        return value - low
+    return 0.0
+
+
+@inner_kernel
+def largest(vector):
+    """The largest magnitude; infinite when anything is undefined."""
+    worst = 0.0
+    for value in vector:
+        if not abs(value) <= worst:
+            worst = abs(value)
+            if not worst < np.inf:
+                return np.inf
+    return worst
+
+
+@inner_kernel
+def dual_objective(program, multipliers):
+    """The least of the Lagrangian over the limits, for multipliers that are stationary in a linear program."""
+    total = 0.0
+    for line in range(len(multipliers)):
+        if multipliers[line] > 0.0:
+            total -= multipliers[line] * program.high[line]
+        elif multipliers[line] < 0.0:
+            total -= multipliers[line] * program.low[line]
+    return total
+
+
+@inner_kernel
+def _largest_limit(low, high):
+    size = 0.0
+    for line in range(len(low)):
+        if abs(low[line]) < np.inf:
+            size = max(size, abs(low[line]))
+        if abs(high[line]) < np.inf:
+            size = max(size, abs(high[line]))
+    return size
+
+
+@inner_kernel
+def relative_gap(program, x, multipliers):
+    """Primal minus dual objective of a linear program, relative to the terms of either.
+
+    Where the optimal value is zero because x is, those vanish too, so the product of the largest cost and the largest limit is a floor.
+    """
+    primal = 0.0
+    scale = 1e-300 + 1e-4 * largest(program.cost) * _largest_limit(program.low, program.high)
+    terms = 0.0
+    for column in range(len(x)):
+        term = program.cost[column] * x[column]
+        primal += term
+        terms += abs(term)
+    dual = dual_objective(program, multipliers)
+    gap = abs(primal - dual) / max(scale, terms, abs(dual))
+    return gap if gap < np.inf else np.inf
+
+
+@inner_kernel
+def factorize_system(pattern, system):
+    """Factorize the matrix that was written into ``system``."""
+    return factorize(
+        pattern.start,
+        pattern.index,
+        system.matrix,
+        pattern.sign,
+        pattern.parent,
+        pattern.factor_start,
+        system.factor_index,
+        system.factor,
+        system.pivots,
+    )
+
+
+@inner_kernel
+def solve_system(pattern, system, right_columns, right_rows, columns, rows, rounds):
+    """Write the solution to ``columns`` and ``rows``; returns the relative error that remains after refinement."""
+    n = len(columns)
+    for k in range(len(pattern.unknown)):
+        unknown = pattern.unknown[k]
+        system.right_side[k] = right_columns[unknown] if unknown < n else right_rows[unknown - n]
+    error = solve_refined(
+        pattern.start,
+        pattern.index,
+        system.matrix,
+        system.shift,
+        pattern.factor_start,
+        system.factor_index,
+        system.factor,
+        system.pivots,
+        system.right_side,
+        system.solution,
+        system.residual,
+        rounds,
+    )
+    for k in range(len(pattern.unknown)):
+        unknown = pattern.unknown[k]
+        if unknown < n:
+            columns[unknown] = system.solution[k]
+        else:
+            rows[unknown - n] = system.solution[k]
+    return error
+
+
+@inner_kernel
+def optimality_error(pattern, program, x, multipliers):
+    """The worst of: a violated limit, against 1, the largest limit and the terms of its row; stationarity against ``1 + |cost|``; the gap, relative."""
+    values = np.empty(len(program.low))
+    gradient = np.empty(len(x))
+    write_values(pattern, program.entries, x, values)
+    write_stationarity(pattern, program, x, multipliers, gradient)
+    error = largest(gradient) / (1.0 + largest(program.cost))
+    m = len(values) - len(x)
+    row_size = 1.0 + _largest_limit(program.low[:m], program.high[:m])
+    column_size = 1.0 + largest(x)
+    for line in range(len(values)):
+        size = column_size
+        if line < m:
+            size = row_size
+            for entry in range(pattern.row_start[line], pattern.row_start[line + 1]):
+                size += abs(program.entries[entry] * x[pattern.columns[entry]])
+        error = max(error, abs(violation(values[line], program.low[line], program.high[line])) / size)
+        if not abs(values[line]) < np.inf:
+            return np.inf
+    return max(error, relative_gap(program, x, multipliers))

@@ -1,0 +1,8 @@
+"""Linear programs in the network: a solver, and a layer with gradients in all of the data."""
+
+from taskloss.lp.layer import LPLayer, differentiable_solve
+from taskloss.lp.problem import LinearProgram
+from taskloss.lp.solution import ActiveSet, Solution, Status
+from taskloss.lp.solver import solve
+
+__all__ = ["ActiveSet", "LPLayer", "LinearProgram", "Solution", "Status", "differentiable_solve", "solve"]

@@ -1,0 +1,155 @@
+"""What a linear program is: shapes, checks, one matrix format inside."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+
+UNLIMITED = 1e20
+"""A bound beyond this counts as none."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearProgram:
+    """``min c'x  subject to  A_ub x <= b_ub,  A_eq x = b_eq,  lower <= x <= upper``, one program or a batch of them.
+
+    With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e, n)``,
+    ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one are shared by the
+    whole batch. The matrices are dense tensors, torch sparse matrices or scipy sparse matrices (sparse ones are shared by the batch).
+    What is left out is absent: **without** ``lower`` **a variable may be negative**, unlike in ``scipy.optimize.linprog``.
+
+    >>> import torch
+    >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
+    >>> problem.num_variables, problem.batch_size
+    (2, None)
+    """
+
+    c: torch.Tensor
+    A_ub: Any = None
+    b_ub: torch.Tensor | None = None
+    A_eq: Any = None
+    b_eq: torch.Tensor | None = None
+    lower: torch.Tensor | None = None
+    upper: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        c = _check_vector("c", self.c)
+        n = c.shape[-1]
+        for kind in ("ub", "eq"):
+            self._check_rows(f"A_{kind}", f"b_{kind}", n)
+        for name in ("lower", "upper"):
+            bound = getattr(self, name)
+            if bound is not None:
+                bound = torch.as_tensor(bound, dtype=c.dtype, device=c.device) if isinstance(bound, int | float) else bound
+                bound = _check_vector(name, bound.expand(n) if isinstance(bound, torch.Tensor) and bound.ndim == 0 else bound, n)
+                object.__setattr__(self, name, bound)
+        self._check_batch()
+        self._check_kind()
+        self._check_numbers()
+
+    @property
+    def num_variables(self) -> int:
+        """n."""
+        return int(self.c.shape[-1])
+
+    @property
+    def batch_size(self) -> int | None:
+        """How many programs; None for one without a batch axis."""
+        sizes = [size for _, size in self._batch_sizes()]
+        return sizes[0] if sizes else None
+
+    def _check_rows(self, matrix_name: str, side_name: str, n: int) -> None:
+        matrix, side = getattr(self, matrix_name), getattr(self, side_name)
+        if (matrix is None) != (side is None):
+            given, missing = (side_name, matrix_name) if matrix is None else (matrix_name, side_name)
+            raise ValueError(f"{given} was given without {missing}; give both or none")
+        if matrix is None:
+            return
+        _check_matrix(matrix_name, matrix)
+        if matrix.shape[-1] != n:
+            raise ValueError(f"{matrix_name} has {matrix.shape[-1]} columns and c has {n} entries; expected one column a variable")
+        _check_vector(side_name, side)
+        if side.shape[-1] != matrix.shape[-2]:
+            raise ValueError(f"{side_name} has {side.shape[-1]} entries and {matrix_name} has {matrix.shape[-2]} rows; expected one a row")
+
+    def _batch_sizes(self) -> list[tuple[str, int]]:
+        sizes = [(name, getattr(self, name)) for name in ("c", "b_ub", "b_eq", "lower", "upper")]
+        found = [(name, int(value.shape[0])) for name, value in sizes if value is not None and value.ndim == 2]
+        matrices = [(name, getattr(self, name)) for name in ("A_ub", "A_eq")]
+        return found + [(name, int(value.shape[0])) for name, value in matrices if value is not None and len(value.shape) == 3]
+
+    def _check_batch(self) -> None:
+        sizes = self._batch_sizes()
+        if len({size for _, size in sizes}) > 1:
+            listed = ", ".join(f"{name} has {size}" for name, size in sizes)
+            raise ValueError(f"the batch sizes differ: {listed}; expected one size, or no batch axis for what is shared")
+
+    def _check_kind(self) -> None:
+        tensors = [(name, getattr(self, name)) for name in ("A_ub", "b_ub", "A_eq", "b_eq", "lower", "upper")]
+        for name, tensor in tensors:
+            if isinstance(tensor, torch.Tensor) and (tensor.dtype != self.c.dtype or tensor.device != self.c.device):
+                raise ValueError(
+                    f"{name} is {tensor.dtype} on {tensor.device} and c is {self.c.dtype} on {self.c.device}; "
+                    f"expected one dtype and device: {name}.to(c)"
+                )
+
+    def _check_numbers(self) -> None:
+        for name in ("c", "A_ub", "A_eq", "b_eq"):
+            value = getattr(self, name)
+            if value is not None and not _all_finite(value):
+                raise ValueError(f"{name} contains NaN or an infinite value; expected finite numbers")
+        if self.b_ub is not None and bool((self.b_ub.isnan() | (self.b_ub == -torch.inf)).any()):
+            raise ValueError("b_ub contains NaN or -inf; expected numbers, or inf for a row without a limit")
+        for name, wrong in (("lower", torch.inf), ("upper", -torch.inf)):
+            bound = getattr(self, name)
+            if bound is not None and bool((bound.isnan() | (bound == wrong)).any()):
+                raise ValueError(f"{name} contains NaN or {wrong}; expected numbers, or {-wrong} for no bound")
+        if self.lower is not None and self.upper is not None:
+            crossed = torch.nonzero(torch.atleast_2d(self.lower > self.upper))
+            if len(crossed):
+                j = int(crossed[0, -1])
+                raise ValueError(f"lower > upper for variable {j}; expected lower <= upper everywhere")
+
+
+def _check_vector(name: str, value: Any, length: int | None = None) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
+    if value.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use {name}.double()")
+    if value.ndim not in (1, 2) or value.shape[-1] == 0 and name == "c":
+        raise ValueError(f"{name} has shape {tuple(value.shape)}; expected one number a variable or row, with or without a batch axis")
+    if length is not None and value.shape[-1] != length:
+        raise ValueError(f"{name} has {value.shape[-1]} entries and c has {length}; expected one a variable, or a single number")
+    return value
+
+
+def _check_matrix(name: str, value: Any) -> None:
+    if scipy.sparse.issparse(value):
+        if not np.issubdtype(value.dtype, np.floating):
+            raise TypeError(f"{name} must be floating point, got {value.dtype}; use {name}.astype(float)")
+        return
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor or a scipy sparse matrix, got {type(value).__name__}")
+    if value.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use {name}.double()")
+    dense = value.layout == torch.strided
+    if value.ndim not in ((2, 3) if dense else (2,)):
+        expected = "(rows, variables), with or without a batch axis" if dense else "(rows, variables): a sparse matrix is shared by the batch"
+        raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {expected}")
+
+
+def _all_finite(value: Any) -> bool:
+    if scipy.sparse.issparse(value):
+        return bool(np.isfinite(value.tocsr().data).all())
+    if value.layout == torch.strided:
+        return bool(value.isfinite().all())
+    return bool(sparse_values(value).isfinite().all())
+
+
+def sparse_values(matrix: torch.Tensor) -> torch.Tensor:
+    """The stored values of a torch sparse matrix, attached to the graph."""
+    return matrix.coalesce().values() if matrix.layout == torch.sparse_coo else matrix.values()

@@ -1,0 +1,100 @@
+"""Newton's method on the exterior penalty in plain torch: differentiable step by step, on any device, dense and batched.
+
+The penalty function, its generalized Newton step and the exact line search are those of ``kernels.lp_multipliers``; here the Hessian
+``sum_i D_i g_i g_i' / epsilon + damping`` is formed and solved densely. The active set D and the step length are held constant when
+differentiated, as in the paper ("the step function constant").
+"""
+
+from __future__ import annotations
+
+import torch
+
+from taskloss.lp.problem import LinearProgram
+
+
+def dense_lines(problem: LinearProgram) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """All the constraints as rows ``g`` with ``low <= g x <= high``: ``(B, lines, n)``, ``(B, lines)``, ``(B, lines)``, attached to the graph."""
+    c = torch.atleast_2d(problem.c)
+    items, n = problem.batch_size or 1, problem.num_variables
+    rows, low, high = [], [], []
+    for matrix, side, equation in ((problem.A_ub, problem.b_ub, False), (problem.A_eq, problem.b_eq, True)):
+        if matrix is not None and side is not None:
+            rows.append(_dense(matrix, c).expand(items, side.shape[-1], n))
+            high.append(side.expand(items, side.shape[-1]))
+            low.append(high[-1] if equation else torch.full_like(high[-1], -torch.inf))
+    rows.append(torch.eye(n, dtype=c.dtype, device=c.device).expand(items, n, n))
+    for bound, default, limits in ((problem.lower, -torch.inf, low), (problem.upper, torch.inf, high)):
+        limits.append(torch.full((items, n), default, dtype=c.dtype, device=c.device) if bound is None else bound.expand(items, n))
+    return torch.cat(rows, 1), torch.cat(low, 1), torch.cat(high, 1)
+
+
+def _dense(matrix: object, like: torch.Tensor) -> torch.Tensor:
+    if isinstance(matrix, torch.Tensor):
+        return matrix if matrix.layout == torch.strided else matrix.to_dense()
+    return torch.from_numpy(matrix.toarray()).to(like)  # type: ignore[attr-defined]
+
+
+def newton_steps(problem: LinearProgram, x: torch.Tensor, epsilon: float, ridge: float, steps: int) -> torch.Tensor:
+    """``x`` after ``steps`` Newton steps on ``c'x + ridge/2 |x|^2 + |violation|^2 / (2 epsilon)``, attached to the graph.
+
+    Shapes: ``x (n,)`` or ``(B, n)``.
+    """
+    lines, low, high = dense_lines(problem)
+    cost = torch.atleast_2d(problem.c).expand(lines.shape[0], -1)
+    iterate = torch.atleast_2d(x)
+    for _ in range(steps):
+        values = torch.einsum("bij,bj->bi", lines, iterate)
+        above, below = (values > high) | (low == high), (values < low) & (low != high)
+        active = above | below
+        limit = torch.where(above, high, torch.where(below, low, torch.zeros_like(low)))
+        missed = torch.where(active, values - limit, torch.zeros_like(values))
+        gradient = cost + ridge * iterate + torch.einsum("bij,bi->bj", lines, missed) / epsilon
+        kept = lines * active[..., None]
+        hessian = torch.einsum("bij,bik->bjk", kept, kept) / epsilon
+        damping = ridge + 1e-10 / epsilon
+        hessian = hessian + damping * torch.eye(hessian.shape[-1], dtype=hessian.dtype, device=hessian.device)
+        direction = -torch.linalg.solve(hessian, gradient)
+        length = _exact_step(lines, low, high, values, direction, gradient, ridge, epsilon)
+        iterate = iterate + length[:, None] * direction
+    return iterate if x.ndim == 2 else iterate[0]
+
+
+@torch.no_grad()
+def _exact_step(
+    lines: torch.Tensor,
+    low: torch.Tensor,
+    high: torch.Tensor,
+    values: torch.Tensor,
+    direction: torch.Tensor,
+    gradient: torch.Tensor,
+    ridge: float,
+    epsilon: float,
+) -> torch.Tensor:
+    """The minimizer along the direction: the slope is piecewise linear, so sort its kinks and find where it turns positive."""
+    change = torch.einsum("bij,bj->bi", lines, direction)
+    slope = (gradient * direction).sum(-1, keepdim=True)
+    curvature = ridge * direction.square().sum(-1, keepdim=True)
+    square = change.square() / epsilon
+    equation = low == high
+    outside = (values > high) | (values < low) | equation
+    curvature = curvature + torch.where(outside, square, torch.zeros_like(square)).sum(-1, keepdim=True)
+    kinks, bends = [], []
+    for limit in (low, high):
+        at = torch.where((change != 0.0) & limit.isfinite() & ~equation, (limit - values) / change, torch.full_like(values, -1.0))
+        leaves = (values > high) & (limit is high) | (values < low) & (limit is low)
+        ahead = at > 0.0
+        kinks.append(torch.where(ahead, at, torch.full_like(at, torch.inf)))
+        enters = (change > 0.0) if limit is high else (change < 0.0)
+        bend = torch.where(leaves & ~enters, -square, torch.where(enters, square, torch.zeros_like(square)))
+        bends.append(torch.where(ahead, bend, torch.zeros_like(bend)))
+    at, order = torch.cat(kinks, -1).sort(-1)
+    bend = torch.cat(bends, -1).gather(-1, order)
+    at = torch.cat([torch.zeros_like(slope), at], -1)
+    curvatures = curvature + torch.cat([torch.zeros_like(slope), bend.cumsum(-1)], -1)
+    widths = torch.diff(at, append=torch.full_like(slope, torch.inf))
+    finite = torch.where(at[..., 1:].isfinite(), curvatures[..., :-1] * widths[..., :-1], torch.zeros_like(bend))
+    slopes = slope + torch.cat([torch.zeros_like(slope), finite.cumsum(-1)], -1)
+    crosses = (slopes + torch.where(curvatures > 0.0, curvatures * widths, torch.zeros_like(widths)) >= 0.0) & at.isfinite()
+    first = crosses.to(torch.int64).argmax(-1, keepdim=True)
+    piece = (at + -slopes / curvatures.clamp_min(1e-300)).gather(-1, first)[..., 0]
+    return torch.where(crosses.any(-1) & piece.isfinite(), piece, torch.ones_like(piece))
