@@ -104,12 +104,13 @@ def test_multipliers_alone_agree_too(name):
 
 
 def test_penalty_is_the_papers_method():
-    """A small epsilon finds the active set, so the primal from its rows is exact; a huge one does not."""
-    data = Data(np.array([-1.0, -1.0]), np.array([[1.0, 2.0], [3.0, 1.0]]), np.array([4.0, 6.0]), lower=np.zeros(2))
+    """A small epsilon finds the active set, so the primal from its rows is exact; a huge one also activates the third row."""
+    rows = np.array([[1.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
+    data = Data(np.array([-1.0, -1.0]), rows, np.array([4.0, 6.0, 5.0]), lower=np.zeros(2))
     good = solve(problem_of(data), method="penalty", epsilon=1e-3)
     assert good.status is Status.OPTIMAL
     assert good.x.tolist() == pytest.approx([1.6, 1.2], abs=1e-12)
-    assert good.dual_ub.tolist() == pytest.approx([0.4, 0.2], abs=1e-6)
+    assert good.dual_ub.tolist() == pytest.approx([0.4, 0.2, 0.0], abs=1e-6)
     assert solve(problem_of(data), method="penalty", epsilon=1e3).status is Status.STEP_LIMIT
 
 
