@@ -21,6 +21,7 @@ LAYERS = [
     "direct",
     "functional",
     "retrieval",
+    "lp",
     "training",
     "datasets",
     "report",

@@ -160,7 +160,9 @@ def test_float32_in_float32_out():
 def test_the_least_norm_solution_is_taken():
     """Every point of the segment between (1, 0) and (0, 1) is optimal; the middle is the shortest."""
     one = torch.ones(1, dtype=torch.float64)
-    solution = solve(LinearProgram(torch.ones(2, dtype=torch.float64), A_eq=torch.ones(1, 2, dtype=torch.float64), b_eq=one, lower=0.0))
+    solution = solve(
+        LinearProgram(torch.ones(2, dtype=torch.float64), A_eq=torch.ones(1, 2, dtype=torch.float64), b_eq=one, lower=0.0)
+    )
     assert solution.x.tolist() == pytest.approx([0.5, 0.5], abs=1e-9)
     free = solve(LinearProgram(torch.zeros(3, dtype=torch.float64), lower=-1.0, upper=2.0))
     assert free.x.tolist() == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)

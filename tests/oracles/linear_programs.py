@@ -98,7 +98,7 @@ def integers(rng):
 
 
 def rescaled(data: Data, rng) -> tuple[Data, float]:
-    """The same program with rows, columns and cost multiplied by up to a million or divided by it, and the factor of its value."""
+    """The same program with rows, columns and cost multiplied or divided by up to a million, and the factor of its value."""
     row, equation, column, cost = (10.0 ** rng.uniform(-6, 6, size) for size in (len(data.b_ub), len(data.b_eq), len(data.c), 1))
     changed = Data(
         data.c * column * cost,
@@ -119,9 +119,7 @@ def transport(rng):
     rows = np.kron(np.eye(sources), np.ones((1, sinks)))
     columns = np.kron(np.ones((1, sources)), np.eye(sinks))
     cost = rng.integers(1, 10, sources * sinks).astype(float)
-    return Data(
-        cost, A_eq=np.vstack([rows, columns]), b_eq=np.concatenate([supply, demand]), lower=np.zeros(sources * sinks)
-    )
+    return Data(cost, A_eq=np.vstack([rows, columns]), b_eq=np.concatenate([supply, demand]), lower=np.zeros(sources * sinks))
 
 
 def assignment(rng):
@@ -163,9 +161,7 @@ def infeasible(rng):
     data = _bounded(rng, int(rng.integers(1, 8)), 4, 1)
     weights = rng.uniform(0.1, 1, 4)
     gap = float(10.0 ** rng.uniform(-3, 1))
-    return data._replace(
-        A_ub=np.vstack([data.A_ub, -weights @ data.A_ub]), b_ub=np.append(data.b_ub, -weights @ data.b_ub - gap)
-    )
+    return data._replace(A_ub=np.vstack([data.A_ub, -weights @ data.A_ub]), b_ub=np.append(data.b_ub, -weights @ data.b_ub - gap))
 
 
 def unbounded(rng):
@@ -179,7 +175,13 @@ def unbounded(rng):
 
 
 def one_variable(rng):
-    return Data(rng.standard_normal(1), rng.choice([-1.0, 1.0], (2, 1)), rng.standard_normal(2), lower=np.array([-1.0]), upper=np.array([1.0]))
+    return Data(
+        rng.standard_normal(1),
+        rng.choice([-1.0, 1.0], (2, 1)),
+        rng.standard_normal(2),
+        lower=np.array([-1.0]),
+        upper=np.array([1.0]),
+    )
 
 
 GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {

@@ -1,8 +1,8 @@
 """The stages of solving, each over the items of a batch: compiled entries of the linear-program kernels.
 
-The arrays of a batch have one row an item: ``entries`` (of A), ``cost``, ``quadratic``, ``low``, ``high`` (of lines, rows first), ``x``,
-``multipliers`` (of lines). ``items`` says which rows a stage works on; all that a stage finds is written in place.
-The stages are joined in Python: one compiled function that held them all would take minutes to compile.
+The arrays of a batch have one row an item: ``entries`` (of A), ``cost``, ``quadratic``, ``low``, ``high`` (of lines, rows
+first), ``x``, ``multipliers`` (of lines). ``items`` says which rows a stage works on; all that a stage finds is written in
+place. The stages are joined in Python: one compiled function that held them all would take minutes to compile.
 """
 
 from __future__ import annotations
@@ -43,7 +43,22 @@ def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit
 
 @kernel
 def interior_many(
-    pattern, entries, cost, quadratic, low, high, x, multipliers, items, softness, smallest_shift, tolerance, max_steps, trace, error, steps
+    pattern,
+    entries,
+    cost,
+    quadratic,
+    low,
+    high,
+    x,
+    multipliers,
+    items,
+    softness,
+    smallest_shift,
+    tolerance,
+    max_steps,
+    trace,
+    error,
+    steps,
 ):
     """The interior method for ``items``; ``error`` is overwritten, ``steps`` added to."""
     system = make_system(pattern)
@@ -86,7 +101,10 @@ def multipliers_many(
     falls,
     ray,
 ):
-    """The multiplier method for ``items`` from their ``x`` and ``multipliers``; at most ``updates`` updates of the multipliers."""
+    """The multiplier method for ``items`` from their ``x`` and ``multipliers``.
+
+    At most ``updates`` updates of the multipliers.
+    """
     system = make_system(pattern)
     for item in items:
         program = _program(entries, cost, quadratic, low, high, item)
@@ -125,9 +143,7 @@ def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, it
 def errors_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, error):
     """How far each item is from optimal."""
     for item in items:
-        error[item] = optimality_error(
-            pattern, _program(entries, cost, quadratic, low, high, item), x[item], multipliers[item]
-        )
+        error[item] = optimality_error(pattern, _program(entries, cost, quadratic, low, high, item), x[item], multipliers[item])
 
 
 @kernel
@@ -158,10 +174,10 @@ def check_ray(pattern, entries, cost, low, high, direction):
 
 @kernel
 def sensitivities_many(pattern, entries, active, right, unseen, duals):
-    """With ``B`` the active rows at the variables that are not at a bound: ``(I - B^+ B) right`` and ``B^{+T} right`` of each item.
+    """``(I - B^+ B) right`` and ``B^{+T} right`` of each item, B its active rows at the variables that are not at a bound.
 
-    The rows are scaled to a largest entry near 1 first, so that the shift of the factorization means the same for all; ``B^+`` does
-    not change where the rows of B are independent, and where they are not it weighs them equally.
+    The rows are scaled to a largest entry near 1 first, so that the shift of the factorization means the same for all; ``B^+``
+    does not change where the rows of B are independent, and where they are not it weighs them equally.
     """
     system = make_system(pattern)
     m = len(pattern.at_row)

@@ -1,9 +1,9 @@
 """Proofs that a linear program has no solution: a Farkas vector, or a ray along which the cost falls forever.
 
 *Infeasible.* For any row multipliers ``y`` and any x within the column limits, ``y'A x >= sum_j min(low_j a_j, high_j a_j)`` with
-``a = A'y``; for any row values within the row limits, ``y'A x <= sum_i max(low_i y_i, high_i y_i)``. A ``y`` for which the first
-exceeds the second proves that no x satisfies both. The residual of the least-squares problem ``min sum_i dist(value_i, limits_i)^2`` is such a
-vector whenever the least distance is not zero.
+``a = A'y``; for any row values within the row limits, ``y'A x <= sum_i max(low_i y_i, high_i y_i)``. A ``y`` for which the
+first exceeds the second proves that no x satisfies both. The residual of the least-squares problem ``min sum_i dist(value_i,
+limits_i)^2`` is such a vector whenever the least distance is not zero.
 
 *Unbounded.* A direction ``d`` that no limit stops (``value(d) <= 0`` where there is an upper limit, ``>= 0`` where there is
 a lower one) with ``cost'd < 0``, together with one feasible point.

@@ -1,16 +1,17 @@
 """A primal-dual interior-point method: the rescue where Newton's method on the penalty stalls.
 
-Each line with a lower limit has a slack ``p > 0`` that tends to ``value - low`` and a dual ``l > 0``; with an upper limit, ``q > 0``
-tends to ``high - value`` and has a dual ``h > 0``. Newton's method is applied to ``p l = q h = mu`` with mu falling (Mehrotra's
-predictor and corrector, 1992), from a start that needs to satisfy nothing. With ``theta = l/p + h/q`` and ``y = h - l``, a step solves
+Each line with a lower limit has a slack ``p > 0`` that tends to ``value - low`` and a dual ``l > 0``; with an upper limit, ``q
+> 0`` tends to ``high - value`` and has a dual ``h > 0``. Newton's method is applied to ``p l = q h = mu`` with mu falling
+(Mehrotra's predictor and corrector, 1992), from a start that needs to satisfy nothing. With ``theta = l/p + h/q`` and ``y = h
+- l``, a step solves
 
     dx_j (theta_j) + (A' dy)_j = -stationarity_j - e_j          for a column j
     (A dx)_i - dy_i / theta_i  = -e_i / theta_i                 for a row i with a limit
     (A dx)_i                   = low_i - (A x)_i                for an equation
 
-where ``e`` collects the complementarity terms. A diagonal shift keeps the factorization stable, refinement removes its effect, and a
-step whose system cannot be solved is tried again with a larger shift. The point with the least error is returned: it need
-not be a vertex, which is why the multiplier method polishes it.
+where ``e`` collects the complementarity terms. A diagonal shift keeps the factorization stable, refinement removes its effect,
+and a step whose system cannot be solved is tried again with a larger shift. The point with the least error is returned: it
+need not be a vertex, which is why the multiplier method polishes it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from taskloss.kernels.lp_program import (
     write_stationarity,
     write_values,
 )
-
 
 
 class Sides(NamedTuple):
@@ -214,7 +214,10 @@ def _write_right_side(program, kinds, values, sides, gradient, theta, target, be
 
 @inner_kernel
 def _write_step(program, kinds, values, sides, change, target, before, step):
-    """Slack and dual changes that go with ``change`` of the values; returns the longest primal and dual steps that stay inside."""
+    """Slack and dual changes that go with ``change`` of the values.
+
+    Returns the longest primal and dual steps that stay inside.
+    """
     primal = 1.0
     dual = 1.0
     for line in range(len(values)):
@@ -260,7 +263,8 @@ def _solve_direction(
 ):
     """Change of the values and of the row duals.
 
-    The change of a row follows from its dual where theta is large and from the columns where it is small: each is the accurate one there.
+    The change of a row follows from its dual where theta is large and from the columns where it is small: each is the accurate
+    one there.
     """
     n = len(program.cost)
     m = len(program.low) - n
@@ -278,8 +282,8 @@ def _solve_direction(
 def interior_method(pattern, program, system, x, multipliers, softness, smallest_shift, tolerance, max_steps, trace):
     """Follow the central path; ``x`` and ``multipliers`` receive the best point met. Returns (its error, steps).
 
-    ``softness`` above zero lets the rows miss their limits at a quadratic price: ``min cost'x + |e|^2 / (2 softness)`` with ``A x - e`` within
-    the limits, where ``e`` is softness times the row multipliers.
+    ``softness`` above zero lets the rows miss their limits at a quadratic price: ``min cost'x + |e|^2 / (2 softness)`` with
+    ``A x - e`` within the limits, where ``e`` is softness times the row multipliers.
     """
     n = len(x)
     lines = len(program.low)
@@ -334,9 +338,7 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             if kinds.has_high[line]:
                 weight += sides.high_dual[line] / sides.high_slack[line]
             theta[line] = weight
-        _write_right_side(
-            program, kinds, values, sides, gradient, theta, 0.0, nothing, collected, right_columns, right_rows
-        )
+        _write_right_side(program, kinds, values, sides, gradient, theta, 0.0, nothing, collected, right_columns, right_rows)
         for _ in range(6):
             _write_matrix(pattern, program, system, kinds, theta, softness, shift)
             factorize_system(pattern, system)

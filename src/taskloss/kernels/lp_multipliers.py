@@ -4,16 +4,17 @@ The penalty function of multipliers ``u`` and weight ``sigma`` (Mangasarian 2004
 
     phi(x) = cost'x + 1/2 quadratic x^2 + sigma/2 sum_i dist(value_i(x) + u_i / sigma, [low_i, high_i])^2 .
 
-It is convex and piecewise quadratic. A generalized Newton step solves, with the *active* lines (those outside their limits, and all
-equations) each of weight sigma,
+It is convex and piecewise quadratic. A generalized Newton step solves, with the *active* lines (those outside their limits,
+and all equations) each of weight sigma,
 
     (A' D_rows A sigma + D_columns sigma + quadratic + damping) dx = -gradient ,
 
-here as the sparse system of ``kernels.lp_program`` with ``1 / sigma`` on active rows. The best step length along ``dx`` is exact: the slope is
-piecewise linear, with a kink where a line enters or leaves its limits. Near the minimum one full step lands on it.
+here as the sparse system of ``kernels.lp_program`` with ``1 / sigma`` on active rows. The best step length along ``dx`` is
+exact: the slope is piecewise linear, with a kink where a line enters or leaves its limits. Near the minimum one full step
+lands on it.
 
-Then ``u_i <- sigma (value_i + u_i/sigma - its projection)``: the augmented Lagrangian method, which is the proximal
-point method on the dual and ends after finitely many updates for a linear program (Rockafellar 1976; Bertsekas 1975), so sigma stays
+Then ``u_i <- sigma (value_i + u_i/sigma - its projection)``: the augmented Lagrangian method, which is the proximal point
+method on the dual and ends after finitely many updates for a linear program (Rockafellar 1976; Bertsekas 1975), so sigma stays
 moderate and the result is exact to rounding.
 """
 
@@ -118,7 +119,9 @@ def exact_step(program, shifted, change, slope, curvature, sigma, kinks, bends):
 
 @inner_kernel
 def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance, max_steps, updated, active, ray, trace):
-    """Minimize phi from ``x`` (overwritten). Returns the steps, the gradient that remains, and whether phi falls forever along ``ray``.
+    """Minimize phi from ``x`` (overwritten).
+
+    Returns the steps, the gradient that remains, and whether phi falls forever along ``ray``.
 
     ``updated`` and ``active`` are filled for the final ``x``. ``trace`` has one row a Newton step, if any: the iterate.
     """

@@ -5,11 +5,11 @@ Let J be the rows, and X the columns, that stand at a limit; R the other columns
     [ I   B' ] [ p ]   [ f ]
     [ B   0  ] [ w ] = [ g ]                                              (J and R only; the rest is the identity)
 
-gives all that is needed: with ``f = 0`` the least change ``p = B^+ g`` of x that puts the rows J on their limits; with ``g = 0`` the least-squares
-multipliers ``w = B^{+T} f`` and the part ``p = (I - B^+ B) f`` of f that no row of J sees. If that part is zero
-for a generic f, the active lines determine x; otherwise the solutions form a face, and the least-norm one is found by the
-multiplier method with a quadratic term. Rows of J that depend on others make the block singular: a tiny shift, removed again by
-refinement, then gives the pseudo-inverse.
+gives all that is needed: with ``f = 0`` the least change ``p = B^+ g`` of x that puts the rows J on their limits; with ``g =
+0`` the least-squares multipliers ``w = B^{+T} f`` and the part ``p = (I - B^+ B) f`` of f that no row of J sees. If that part
+is zero for a generic f, the active lines determine x; otherwise the solutions form a face, and the least-norm one is found by
+the multiplier method with a quadratic term. Rows of J that depend on others make the block singular: a tiny shift, removed
+again by refinement, then gives the pseudo-inverse.
 """
 
 from __future__ import annotations

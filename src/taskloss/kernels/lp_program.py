@@ -1,8 +1,8 @@
 """A linear program as the compiled solvers see it, and the matrix of their Newton steps.
 
-Every program is ``min cost'x`` with limits on ``n`` columns (variables) and ``m`` rows (``A x``); a *line* is a row or
-a column: lines ``0..m-1`` are the rows, lines ``m..m+n-1`` the columns, and ``low[i] <= value[i] <= high[i]`` for every line. An equation
-or a fixed variable is a line with ``low == high``. A quadratic term ``1/2 sum_j quadratic_j x_j^2`` may be present.
+Every program is ``min cost'x`` with limits on ``n`` columns (variables) and ``m`` rows (``A x``); a *line* is a row or a
+column: lines ``0..m-1`` are the rows, lines ``m..m+n-1`` the columns, and ``low[i] <= value[i] <= high[i]`` for every line. An
+equation or a fixed variable is a line with ``low == high``. A quadratic term ``1/2 sum_j quadratic_j x_j^2`` may be present.
 
 All Newton steps solve one system, with weights that depend on the method,
 
@@ -25,15 +25,16 @@ from taskloss.kernels.sparse_ldl import factorize, solve_refined
 class Pattern(NamedTuple):
     """Where the nonzeros are: shared by all the programs of a batch.
 
-    ``row_start``, ``columns``: A by rows. ``start``, ``index``: upper triangle of the system by columns, in elimination order.
-    ``at_entry``, ``at_column``, ``at_row``: where A's entries and the two diagonals stand in it. ``unknown``: which unknown each
-    position of the order is (columns ``0..n-1``, then rows). ``sign``: of its pivot. ``parent``, ``factor_start``: the elimination tree.
+    ``row_start``, ``columns``: A by rows. ``start``, ``row_numbers``: upper triangle of the system by columns, in elimination
+    order. ``at_entry``, ``at_column``, ``at_row``: where A's entries and the two diagonals stand in it. ``unknown``: which
+    unknown each position of the order is (columns ``0..n-1``, then rows). ``sign``: of its pivot. ``parent``,
+    ``factor_start``: the elimination tree.
     """
 
     row_start: np.ndarray
     columns: np.ndarray
     start: np.ndarray
-    index: np.ndarray
+    row_numbers: np.ndarray
     at_entry: np.ndarray
     at_column: np.ndarray
     at_row: np.ndarray
@@ -72,7 +73,7 @@ def make_system(pattern):
     size = len(pattern.unknown)
     fill = pattern.factor_start[size]
     return System(
-        np.zeros(len(pattern.index)),
+        np.zeros(len(pattern.row_numbers)),
         np.zeros(size),
         np.empty(fill, np.int64),
         np.empty(fill),
@@ -157,10 +158,12 @@ def _largest_limit(low, high):
 def relative_gap(program, x, multipliers):
     """Primal minus dual objective of a linear program, relative to the terms of either.
 
-    Where the optimal value is zero because x is, those vanish too, so the product of the largest cost and the largest limit is a floor.
+    Where the optimal value is zero because x is, those vanish too, so a part of the largest cost times the largest limit is
+    the floor (of 1 times it, when the cost is zero).
     """
     primal = 0.0
-    scale = 1e-300 + 1e-4 * largest(program.cost) * _largest_limit(program.low, program.high)
+    unit = largest(program.cost)
+    scale = 1e-300 + 1e-4 * (unit if unit > 0.0 else 1.0) * _largest_limit(program.low, program.high)
     terms = 0.0
     for column in range(len(x)):
         term = program.cost[column] * x[column]
@@ -176,7 +179,7 @@ def factorize_system(pattern, system):
     """Factorize the matrix that was written into ``system``."""
     return factorize(
         pattern.start,
-        pattern.index,
+        pattern.row_numbers,
         system.matrix,
         pattern.sign,
         pattern.parent,
@@ -196,7 +199,7 @@ def solve_system(pattern, system, right_columns, right_rows, columns, rows, roun
         system.right_side[k] = right_columns[unknown] if unknown < n else right_rows[unknown - n]
     error = solve_refined(
         pattern.start,
-        pattern.index,
+        pattern.row_numbers,
         system.matrix,
         system.shift,
         pattern.factor_start,
@@ -219,7 +222,11 @@ def solve_system(pattern, system, right_columns, right_rows, columns, rows, roun
 
 @inner_kernel
 def optimality_error(pattern, program, x, multipliers):
-    """The worst of: a violated limit, against 1, the largest limit and the terms of its row; stationarity against ``1 + |cost|``; the gap, relative."""
+    """How far a pair is from optimal.
+
+    The worst of: a violated limit, against 1, the largest limit and the terms of its row; stationarity against ``1 + |cost|``; the gap,
+    relative.
+    """
     values = np.empty(len(program.low))
     gradient = np.empty(len(x))
     write_values(pattern, program.entries, x, values)

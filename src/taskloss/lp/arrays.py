@@ -50,7 +50,9 @@ def arrays_of(problem: LinearProgram) -> Arrays:
     rows = [_entries(matrix, items) for matrix in (problem.A_ub, problem.A_eq) if matrix is not None]
     row_counts = [count for *_, count in rows]
     offsets = np.concatenate([[0], np.cumsum(row_counts)]).astype(np.int64)
-    row_index = np.concatenate([index + offset for (index, *_), offset in zip(rows, offsets, strict=False)] or [np.empty(0, np.int64)])
+    row_index = np.concatenate(
+        [index + offset for (index, *_), offset in zip(rows, offsets, strict=False)] or [np.empty(0, np.int64)]
+    )
     columns = np.concatenate([columns for _, columns, *_ in rows] or [np.empty(0, np.int64)])
     values = np.concatenate([values for _, _, values, _ in rows] or [np.empty((items, 0))], axis=1)
     m = int(offsets[-1])

@@ -1,13 +1,13 @@
-"""The four gradients of a solution, each by a *linearization*: an expression in the data that equals zero, whose derivative is known.
+"""The gradients of a solution, each by a *linearization*: an expression that equals zero and whose derivative is known.
 
-At a solution some function ``r`` of the data and of x vanishes; differentiating ``r(data, x(data)) = 0`` gives ``dx = S dr`` with a matrix S that is
-never formed. So ``x + S r(data, x held fixed)`` has the value x and the derivative of the solution, and autograd does the rest: it carries
-the gradient from r to c, A, b and the bounds, dense or sparse, shared or per item. Only ``S' xbar`` is computed here, by one
-sparse factorization an item.
+At a solution some function ``r`` of the data and of x vanishes; differentiating ``r(data, x(data)) = 0`` gives ``dx = S dr``
+with a matrix S that is never formed. So ``x + S r(data, x held fixed)`` has the value x and the derivative of the solution,
+and autograd does the rest: it carries the gradient from r to c, A, b and the bounds, dense or sparse, shared or per item. Only
+``S' xbar`` is computed here, by one sparse factorization an item.
 
-*active set* (Meng et al. 2021, section 3.2). With J the tight rows, X the variables at a bound, R the others and ``B = A_{J,R}``: ``r = b_J - A_J x``
-with ``x_X`` the bounds themselves, ``S = B^+``, so ``S' xbar = B^{+T} xbar``. Where B lacks column rank, ``x_R = B^+ b`` is the least-norm
-solution, and its derivative has one more term, ``(I - B^+ B) dB' (B^{+T} x)``.
+*active set* (Meng et al. 2021, section 3.2). With J the tight rows, X the variables at a bound, R the others and ``B =
+A_{J,R}``: ``r = b_J - A_J x`` with ``x_X`` the bounds themselves, ``S = B^+``, so ``S' xbar = B^{+T} xbar``. Where B lacks
+column rank, ``x_R = B^+ b`` is the least-norm solution, and its derivative has one more term, ``(I - B^+ B) dB' (B^{+T} x)``.
 
 *smoothed*. ``r`` is the gradient of the penalty function at its minimizer, ``S = -H^{-1}`` with H its Hessian.
 
@@ -27,12 +27,14 @@ from taskloss.lp.arrays import Arrays
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Solution
 
+_Adjoint = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
+
 
 class _Linearized(torch.autograd.Function):
     """``x + S r``, where ``r`` is zero: the value is x, and ``adjoint`` maps the gradient of x to those of the parts of r."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, adjoint: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], *parts: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, adjoint: _Adjoint, *parts: torch.Tensor) -> torch.Tensor:
         ctx.adjoint = adjoint
         return x.clone()
 
@@ -43,8 +45,13 @@ class _Linearized(torch.autograd.Function):
         return gradient, None, *ctx.adjoint(gradient)
 
 
+def _linearized(x: torch.Tensor, adjoint: _Adjoint, *parts: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = _Linearized.apply(x, adjoint, *parts)  # type: ignore[no-untyped-call]
+    return result
+
+
 def product(matrix: Any, vector: torch.Tensor) -> torch.Tensor:
-    """``matrix @ vector`` for a vector ``(n,)`` or ``(B, n)`` and a matrix that is dense (shared or per item), torch sparse or scipy sparse."""
+    """``matrix @ vector``: a vector ``(n,)`` or ``(B, n)``; a matrix dense (shared or per item), torch sparse or scipy sparse."""
     if isinstance(matrix, torch.Tensor) and matrix.layout == torch.strided:
         return torch.einsum("...ij,...j->...i", matrix, vector)
     if not isinstance(matrix, torch.Tensor):
@@ -90,12 +97,11 @@ def active_set_linearized(problem: LinearProgram, solution: Solution, arrays: Ar
         held = torch.where(active.lower, problem.lower.expand_as(x), held)
     if problem.upper is not None:
         held = torch.where(active.upper, problem.upper.expand_as(x), held)
-    lines = _active_lines(problem, solution)
-    matrix = _stacked(problem, x)
-    residual = _row_limits(problem, x) - matrix(held)
+    lines = _active_lines(solution)
+    residual = _row_limits(problem, x) - _stacked(problem, held)
     residual = torch.where(lines[..., : residual.shape[-1]], residual, torch.zeros_like(residual))
     least = _solve_active(arrays, lines, x)[1]
-    seen = _stacked_transposed(problem, x)(least)
+    seen = _stacked_transposed(problem, least, x)
     free = ~(active.lower | active.upper)
     seen = torch.where(free, seen, torch.zeros_like(seen))
 
@@ -103,7 +109,7 @@ def active_set_linearized(problem: LinearProgram, solution: Solution, arrays: Ar
         unseen, duals = _solve_active(arrays, lines, torch.where(free, gradient, torch.zeros_like(gradient)))
         return duals, torch.where(free, unseen, torch.zeros_like(unseen))
 
-    return _Linearized.apply(held, adjoint, residual, seen)
+    return _linearized(held, adjoint, residual, seen)
 
 
 def smoothed_linearized(
@@ -112,8 +118,6 @@ def smoothed_linearized(
     """The minimizer of ``c'x + ridge/2 |x|^2 + |violation|^2 / (2 epsilon)`` with its implicit gradient."""
     shaped = torch.from_numpy(x if problem.batch_size is not None else x[0]).to(problem.c)
     m = arrays.num_rows
-    values = np.empty_like(arrays.low)
-    lp_batch.values_many(arrays.pattern, arrays.entries, x, values)
     active = (multipliers != 0.0) | (arrays.low == arrays.high)
     at_high = active & ((multipliers > 0.0) | (arrays.low == arrays.high))
 
@@ -121,9 +125,9 @@ def smoothed_linearized(
         return torch.from_numpy(array if problem.batch_size is not None else array[0]).to(problem.c.device)
 
     rows = mask(active[:, :m])
-    missed = product_rows = _stacked(problem, shaped)(shaped) - _row_limits(problem, shaped)
-    missed = torch.where(rows, product_rows, torch.zeros_like(product_rows))
-    gradient = problem.c + ridge * shaped + _stacked_transposed(problem, shaped)(missed) / epsilon
+    missed = _stacked(problem, shaped) - _row_limits(problem, shaped)
+    missed = torch.where(rows, missed, torch.zeros_like(missed))
+    gradient = problem.c + ridge * shaped + _stacked_transposed(problem, missed, shaped) / epsilon
     for bound, at in ((problem.lower, active & ~at_high), (problem.upper, at_high)):
         if bound is not None:
             here = mask(at[:, m:])
@@ -136,14 +140,14 @@ def smoothed_linearized(
         lp_batch.penalty_solve_many(arrays.pattern, *arrays.program(), active, 1.0 / epsilon, right, solved)
         return (-_like(solved, bar),)
 
-    return _Linearized.apply(shaped, adjoint, gradient)
+    return _linearized(shaped, adjoint, gradient)
 
 
 def _like(array: np.ndarray, tensor: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(array.reshape(tensor.shape)).to(tensor)
 
 
-def _active_lines(problem: LinearProgram, solution: Solution) -> torch.Tensor:
+def _active_lines(solution: Solution) -> torch.Tensor:
     """Active lines in the order of the kernels: inequality rows, equations, variables."""
     equations = torch.ones_like(solution.dual_eq, dtype=torch.bool)
     return torch.cat([solution.active.rows, equations, solution.active.lower | solution.active.upper], dim=-1)
@@ -153,33 +157,27 @@ def _row_limits(problem: LinearProgram, x: torch.Tensor) -> torch.Tensor:
     sides = [side for side in (problem.b_ub, problem.b_eq) if side is not None]
     if not sides:
         return x.new_zeros((*x.shape[:-1], 0))
-    return torch.cat([torch.where(side.isfinite(), side, torch.zeros_like(side)).expand(*x.shape[:-1], side.shape[-1]) for side in sides], -1)
+    return torch.cat(
+        [torch.where(side.isfinite(), side, torch.zeros_like(side)).expand(*x.shape[:-1], side.shape[-1]) for side in sides], -1
+    )
 
 
-def _stacked(problem: LinearProgram, x: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    matrices = [matrix for matrix in (problem.A_ub, problem.A_eq) if matrix is not None]
-
-    def apply(vector: torch.Tensor) -> torch.Tensor:
-        if not matrices:
-            return vector.new_zeros((*vector.shape[:-1], 0))
-        return torch.cat([product(matrix, vector) for matrix in matrices], dim=-1)
-
-    return apply
+def _stacked(problem: LinearProgram, vector: torch.Tensor) -> torch.Tensor:
+    """``A vector`` of the inequality rows, then the equations."""
+    parts = [product(matrix, vector) for matrix in (problem.A_ub, problem.A_eq) if matrix is not None]
+    return torch.cat(parts, dim=-1) if parts else vector.new_zeros((*vector.shape[:-1], 0))
 
 
-def _stacked_transposed(problem: LinearProgram, x: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    matrices = [matrix for matrix in (problem.A_ub, problem.A_eq) if matrix is not None]
-
-    def apply(vector: torch.Tensor) -> torch.Tensor:
-        result = torch.zeros_like(x)
-        start = 0
-        for matrix in matrices:
+def _stacked_transposed(problem: LinearProgram, vector: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """``A' vector``, shaped as ``like``."""
+    result = torch.zeros_like(like)
+    start = 0
+    for matrix in (problem.A_ub, problem.A_eq):
+        if matrix is not None:
             rows = matrix.shape[-2]
             result = result + transposed_product(matrix, vector[..., start : start + rows])
             start += rows
-        return result
-
-    return apply
+    return result
 
 
 def _solve_active(arrays: Arrays, lines: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

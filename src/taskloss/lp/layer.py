@@ -35,12 +35,12 @@ def differentiable_solve(
 
     ``objective`` always carries the exact gradient of the optimal value (Danskin). What gradient ``x`` carries is chosen:
 
-    - ``"active_set"`` (default): exact wherever the solution is a unique, non-degenerate vertex; in c it is zero there, since a vertex does
-      not move with the cost. For losses whose constraints depend on the network, as in the metric programs.
-    - ``"smoothed"``: x is the minimizer of ``c'x + ridge/2 |x|^2 + |violation|^2 / (2 epsilon)`` instead of a vertex, with its implicit
-      gradient, which is not zero in c. For costs that a network predicts; epsilon and ridge set how smooth.
-    - ``"unrolled"``: that same minimizer (ridge 0 unless given), differentiated through its last ``steps`` Newton steps, dense. For a check of
-      the others and for the paper's burn-in, while the active set still changes.
+    - ``"active_set"`` (default): exact wherever the solution is a unique, non-degenerate vertex; in c it is zero there, since
+      a vertex does not move with the cost. For losses whose constraints depend on the network, as in the metric programs.
+    - ``"smoothed"``: x is the minimizer of ``c'x + ridge/2 |x|^2 + |violation|^2 / (2 epsilon)`` instead of a vertex, with
+      its implicit gradient, which is not zero in c. For costs that a network predicts; epsilon and ridge set how smooth.
+    - ``"unrolled"``: that same minimizer (ridge 0 unless given), differentiated through its last ``steps`` Newton steps,
+      dense. For a check of the others and for the paper's burn-in, while the active set still changes.
     - ``"value"``: x carries none. For losses of the optimal value alone; the cheapest.
 
     >>> import torch
@@ -103,8 +103,8 @@ class LPLayer(torch.nn.Module):
     """``differentiable_solve`` as a module: called with the data of a program, it returns a ``Solution`` with gradients.
 
     Args:
-        gradient: ``"active_set"``, ``"unrolled"``, ``"value"`` or ``"smoothed"``; see ``differentiable_solve``.
-        burn_in: for so many training calls the gradient is the unrolled one, after that ``gradient``. The paper's schedule: early on the
+        gradient: ``"active_set"``, ``"unrolled"``, ``"value"`` or ``"smoothed"``; see ``differentiable_solve``. burn_in: for
+        so many training calls the gradient is the unrolled one, after that ``gradient``. The paper's schedule: early on the
             active set changes from step to step. The count is a buffer and travels with ``state_dict``.
         options: of ``differentiable_solve``.
 

@@ -17,10 +17,11 @@ UNLIMITED = 1e20
 class LinearProgram:
     """``min c'x  subject to  A_ub x <= b_ub,  A_eq x = b_eq,  lower <= x <= upper``, one program or a batch of them.
 
-    With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e, n)``,
-    ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one are shared by the
-    whole batch. The matrices are dense tensors, torch sparse matrices or scipy sparse matrices (sparse ones are shared by the batch).
-    What is left out is absent: **without** ``lower`` **a variable may be negative**, unlike in ``scipy.optimize.linprog``.
+    With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e,
+    n)``, ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one
+    are shared by the whole batch. The matrices are dense tensors, torch sparse matrices or scipy sparse matrices (sparse ones
+    are shared by the batch). What is left out is absent: **without** ``lower`` **a variable may be negative**, unlike in
+    ``scipy.optimize.linprog``.
 
     >>> import torch
     >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
@@ -53,7 +54,7 @@ class LinearProgram:
 
     @property
     def num_variables(self) -> int:
-        """n."""
+        """N."""
         return int(self.c.shape[-1])
 
     @property
@@ -71,10 +72,14 @@ class LinearProgram:
             return
         _check_matrix(matrix_name, matrix)
         if matrix.shape[-1] != n:
-            raise ValueError(f"{matrix_name} has {matrix.shape[-1]} columns and c has {n} entries; expected one column a variable")
+            raise ValueError(
+                f"{matrix_name} has {matrix.shape[-1]} columns and c has {n} entries; expected one column a variable"
+            )
         _check_vector(side_name, side)
         if side.shape[-1] != matrix.shape[-2]:
-            raise ValueError(f"{side_name} has {side.shape[-1]} entries and {matrix_name} has {matrix.shape[-2]} rows; expected one a row")
+            raise ValueError(
+                f"{side_name} has {side.shape[-1]} entries and {matrix_name} has {matrix.shape[-2]} rows; expected one a row"
+            )
 
     def _batch_sizes(self) -> list[tuple[str, int]]:
         sizes = [(name, getattr(self, name)) for name in ("c", "b_ub", "b_eq", "lower", "upper")]
@@ -109,7 +114,7 @@ class LinearProgram:
             if bound is not None and bool((bound.isnan() | (bound == wrong)).any()):
                 raise ValueError(f"{name} contains NaN or {wrong}; expected numbers, or {-wrong} for no bound")
         if self.lower is not None and self.upper is not None:
-            crossed = torch.nonzero(torch.atleast_2d(self.lower > self.upper))
+            crossed = torch.nonzero(self.lower > self.upper)
             if len(crossed):
                 j = int(crossed[0, -1])
                 raise ValueError(f"lower > upper for variable {j}; expected lower <= upper everywhere")
@@ -120,8 +125,10 @@ def _check_vector(name: str, value: Any, length: int | None = None) -> torch.Ten
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
     if value.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use {name}.double()")
-    if value.ndim not in (1, 2) or value.shape[-1] == 0 and name == "c":
-        raise ValueError(f"{name} has shape {tuple(value.shape)}; expected one number a variable or row, with or without a batch axis")
+    if value.ndim not in (1, 2) or (value.shape[-1] == 0 and name == "c"):
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}; expected one number a variable or row, with or without a batch axis"
+        )
     if length is not None and value.shape[-1] != length:
         raise ValueError(f"{name} has {value.shape[-1]} entries and c has {length}; expected one a variable, or a single number")
     return value
@@ -138,7 +145,11 @@ def _check_matrix(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use {name}.double()")
     dense = value.layout == torch.strided
     if value.ndim not in ((2, 3) if dense else (2,)):
-        expected = "(rows, variables), with or without a batch axis" if dense else "(rows, variables): a sparse matrix is shared by the batch"
+        expected = (
+            "(rows, variables), with or without a batch axis"
+            if dense
+            else "(rows, variables): a sparse matrix is shared by the batch"
+        )
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {expected}")
 
 

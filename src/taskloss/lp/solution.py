@@ -29,12 +29,12 @@ class Status(enum.IntEnum):
 _ADVICE = {
     Status.OPTIMAL: "The solution is optimal within the tolerance.",
     Status.INFEASIBLE: (
-        "No point satisfies all the constraints; `certificate` holds row multipliers that prove it. Look at the rows with the largest "
-        "multipliers, or give them slack variables with a cost."
+        "No point satisfies all the constraints; `certificate` holds row multipliers that prove it. Look at the rows "
+        "with the largest multipliers, or give them slack variables with a cost."
     ),
     Status.UNBOUNDED: (
-        "The cost falls forever; `certificate` holds a direction along which it does, and x a feasible point. Bound the variables "
-        "of that direction, or check the sign of c."
+        "The cost falls forever; `certificate` holds a direction along which it does, and x a feasible point. Bound the "
+        "variables of that direction, or check the sign of c."
     ),
     Status.STEP_LIMIT: (
         "No solution within the tolerance and no proof that there is none; `gap` and `error` say how far x is. Raise max_steps, "
@@ -56,10 +56,11 @@ class ActiveSet:
 class Solution:
     """The answer for one program, or for a batch of them (every tensor then has a leading batch axis).
 
-    ``x (n,)``. Duals ``dual_ub (m,) >= 0``, ``dual_eq (e,)``, ``dual_lower``, ``dual_upper`` ``(n,) >= 0`` satisfy
-    ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``. ``objective`` is ``c'x``; ``gap`` its distance from the dual objective,
-    relative; ``error`` the worst of infeasibility, stationarity and gap; ``iterations`` counts Newton steps. ``certificate`` holds one tensor
-    a program, or None: row multipliers (inequalities, then equations) or a direction, see ``Status``. ``trace``: the iterates, if asked for.
+    ``x (n,)``. Duals ``dual_ub (m,) >= 0``, ``dual_eq (e,)``, ``dual_lower``, ``dual_upper`` ``(n,) >= 0`` satisfy ``c + A_ub'
+    dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``. ``objective`` is ``c'x``; ``gap`` its distance from the dual
+    objective, relative; ``error`` the worst of infeasibility, stationarity and gap; ``iterations`` counts Newton steps.
+    ``certificate`` holds one tensor a program, or None: row multipliers (inequalities, then equations) or a direction, see
+    ``Status``. ``trace``: the iterates, if asked for.
     """
 
     x: torch.Tensor

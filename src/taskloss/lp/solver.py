@@ -1,15 +1,15 @@
 """Solving: the stages of the compiled solvers, joined.
 
-``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in ten to fifty Newton
-steps, then Newton's method with multiplier updates, which ends finitely, makes the pair exact; from a warm start the latter begins at once. A
-last factorization puts the active rows on their limits, and where the solution is not unique the least-norm one is taken. If no
-optimal pair is found, a proof of infeasibility or unboundedness is looked for.
+``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in ten to
+fifty Newton steps, then Newton's method with multiplier updates, which ends finitely, makes the pair exact; from a warm start
+the latter begins at once. A last factorization puts the active rows on their limits, and where the solution is not unique the
+least-norm one is taken. If no optimal pair is found, a proof of infeasibility or unboundedness is looked for.
 
 ``"multipliers"``. Newton on the exterior penalty with multiplier updates alone, from zero: the method of the paper made exact. It
 solves most programs, but stalls on badly scaled and degenerate ones, which is why it is not the default.
 
-``"penalty"``. The paper's (Meng et al. 2021, after Mangasarian 2004): one minimization of the penalty at a given epsilon, duals by
-thresholding, the primal from the active rows. Exact when epsilon is small enough, and nothing tells when it is.
+``"penalty"``. The paper's (Meng et al. 2021, after Mangasarian 2004): one minimization of the penalty at a given epsilon,
+duals by thresholding, the primal from the active rows. Exact when epsilon is small enough, and nothing tells when it is.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def solve(
 ) -> Solution:
     """Solve a linear program, or a batch of them in one call. No gradient: see ``LPLayer``.
 
-    ``tolerance``: relative, of feasibility, stationarity and the duality gap. ``epsilon``: of ``method="penalty"`` alone. ``warm_start``: the
-    solution of a similar problem of the same shape. ``trace``: keep the iterates (before the last polish).
+    ``tolerance``: relative, of feasibility, stationarity and the duality gap. ``epsilon``: of ``method="penalty"`` alone.
+    ``warm_start``: the solution of a similar problem of the same shape. ``trace``: keep the iterates (before the last polish).
 
     >>> import torch
     >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
@@ -146,7 +146,10 @@ class Run:
         self.status[self.error <= tolerance] = Status.OPTIMAL
 
     def _from_inside(self, items: np.ndarray, tolerance: float, max_steps: int) -> None:
-        """The interior method and the multiplier method after it; once more with less regularization where that was not enough."""
+        """The interior method and the multiplier method after it.
+
+        Once more with less regularization where that was not enough.
+        """
         for smallest_shift in SHIFTS:
             if len(items):
                 self._from_inside_once(items, smallest_shift, tolerance, max_steps)
@@ -223,9 +226,7 @@ class Run:
         part = self.scaled
         _in_threads(
             items,
-            lambda some: lp_batch.polish_many(
-                part.pattern, *part.program(), self.x, self.multipliers, some, self.determined
-            ),
+            lambda some: lp_batch.polish_many(part.pattern, *part.program(), self.x, self.multipliers, some, self.determined),
         )
         several = items[~self.determined[items]]
         if least_norm and len(several):
@@ -313,7 +314,10 @@ class Run:
         )
 
     def _active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lines at a limit: the inequality rows, the lower bounds and the upper bounds. A fixed variable counts as at its upper bound."""
+        """Lines at a limit.
+
+        The inequality rows, the lower bounds and the upper bounds. A fixed variable counts as at its upper bound.
+        """
         part, m = self.scaled, self.given.num_rows
         values = np.empty_like(part.low)
         lp_batch.values_many(part.pattern, part.entries, self.x, values)
@@ -360,9 +364,7 @@ def _find_infeasibility(part: Arrays) -> tuple[np.ndarray, np.ndarray | None, fl
                 np.zeros_like(x),
             )
         proof = multipliers[0, :m].copy()
-        if lp_batch.check_proof(
-            part.pattern, part.entries[0], part.cost[0], part.low[0], part.high[0], proof, size_of_x
-        ):
+        if lp_batch.check_proof(part.pattern, part.entries[0], part.cost[0], part.low[0], part.high[0], proof, size_of_x):
             return x[0], proof, np.inf
     values = np.empty_like(part.low)
     lp_batch.values_many(part.pattern, part.entries, x, values)

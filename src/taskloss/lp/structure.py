@@ -57,13 +57,13 @@ def _analyse(row_start: np.ndarray, columns: np.ndarray, num_columns: int) -> Pa
     position = np.empty(len(lower_row), np.int64)
     position[sorted_by_column] = np.arange(len(lower_row))
     start = np.concatenate([[0], np.cumsum(np.bincount(upper_column, minlength=n + m))])
-    index = upper_row[sorted_by_column]
-    parent, factor_start = elimination_tree(start, index)
+    row_numbers = upper_row[sorted_by_column]
+    parent, factor_start = elimination_tree(start, row_numbers)
     return Pattern(
         row_start=row_start,
         columns=columns,
         start=start,
-        index=index,
+        row_numbers=row_numbers,
         at_entry=position[:entries],
         at_column=position[entries : entries + n],
         at_row=position[entries + n :],

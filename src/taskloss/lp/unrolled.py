@@ -1,8 +1,8 @@
 """Newton's method on the exterior penalty in plain torch: differentiable step by step, on any device, dense and batched.
 
-The penalty function, its generalized Newton step and the exact line search are those of ``kernels.lp_multipliers``; here the Hessian
-``sum_i D_i g_i g_i' / epsilon + damping`` is formed and solved densely. The active set D and the step length are held constant when
-differentiated, as in the paper ("the step function constant").
+The penalty function, its generalized Newton step and the exact line search are those of ``kernels.lp_multipliers``; here the
+Hessian ``sum_i D_i g_i g_i' / epsilon + damping`` is formed and solved densely. The active set D and the step length are held
+constant when differentiated, as in the paper ("the step function constant").
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from taskloss.lp.problem import LinearProgram
 
 
 def dense_lines(problem: LinearProgram) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """All the constraints as rows ``g`` with ``low <= g x <= high``: ``(B, lines, n)``, ``(B, lines)``, ``(B, lines)``, attached to the graph."""
-    c = torch.atleast_2d(problem.c)
+    """All the constraints as rows ``g`` with ``low <= g x <= high``.
+
+    ``(B, lines, n)``, ``(B, lines)``, ``(B, lines)``, attached to the graph.
+    """
+    c = problem.c
     items, n = problem.batch_size or 1, problem.num_variables
     rows, low, high = [], [], []
     for matrix, side, equation in ((problem.A_ub, problem.b_ub, False), (problem.A_eq, problem.b_eq, True)):
@@ -24,7 +27,9 @@ def dense_lines(problem: LinearProgram) -> tuple[torch.Tensor, torch.Tensor, tor
             low.append(high[-1] if equation else torch.full_like(high[-1], -torch.inf))
     rows.append(torch.eye(n, dtype=c.dtype, device=c.device).expand(items, n, n))
     for bound, default, limits in ((problem.lower, -torch.inf, low), (problem.upper, torch.inf, high)):
-        limits.append(torch.full((items, n), default, dtype=c.dtype, device=c.device) if bound is None else bound.expand(items, n))
+        limits.append(
+            torch.full((items, n), default, dtype=c.dtype, device=c.device) if bound is None else bound.expand(items, n)
+        )
     return torch.cat(rows, 1), torch.cat(low, 1), torch.cat(high, 1)
 
 
@@ -40,8 +45,8 @@ def newton_steps(problem: LinearProgram, x: torch.Tensor, epsilon: float, ridge:
     Shapes: ``x (n,)`` or ``(B, n)``.
     """
     lines, low, high = dense_lines(problem)
-    cost = torch.atleast_2d(problem.c).expand(lines.shape[0], -1)
-    iterate = torch.atleast_2d(x)
+    cost = problem.c.expand(lines.shape[0], -1)
+    iterate = x if x.ndim == 2 else x[None]
     for _ in range(steps):
         values = torch.einsum("bij,bj->bi", lines, iterate)
         above, below = (values > high) | (low == high), (values < low) & (low != high)
