@@ -9,6 +9,9 @@
 >>> loss.backward()
 """
 
+import importlib
+from types import ModuleType
+
 from taskloss import functional, metrics, retrieval, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
 from taskloss.tasks import (
@@ -49,8 +52,16 @@ __all__ = [
     "Task",
     "__version__",
     "functional",
+    "lp",
     "metrics",
     "register",
     "retrieval",
     "tasks",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Parts that cost time to import are loaded when they are first used."""
+    if name == "lp":
+        return importlib.import_module("taskloss.lp")
+    raise AttributeError(f"module 'taskloss' has no attribute {name!r}")

@@ -224,8 +224,8 @@ def solve_system(pattern, system, right_columns, right_rows, columns, rows, roun
 def optimality_error(pattern, program, x, multipliers):
     """How far a pair is from optimal.
 
-    The worst of: a violated limit, against 1, the largest limit and the terms of its row; stationarity against ``1 + |cost|``; the gap,
-    relative.
+    The worst of: a violated limit, against 1, the largest limit and the terms of its row; stationarity, against ``1 + |cost|``;
+    the relative gap.
     """
     values = np.empty(len(program.low))
     gradient = np.empty(len(x))
