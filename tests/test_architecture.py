@@ -16,6 +16,7 @@ LAYERS = [
     "_checks",
     "kernels",
     "layout",
+    "labelings",
     "metrics",
     "tasks",
     "direct",

@@ -19,7 +19,7 @@ def test_owner_is_the_ranking_that_the_values_shape_says(shape, data):
     grouped = data.draw(st.booleans())
     ids = data.draw(st.lists(st.sampled_from([-5, 0, 3, 10**12]), min_size=shape[dim], max_size=shape[dim]))
     groups = np.array(ids, np.int64) if grouped else None
-    layout = lay_out(shape, dim, groups)
+    layout = lay_out(shape, (dim,), groups)
     axis = dim % len(shape)
     distinct = sorted(set(ids))
     assert layout.values_shape == (*shape[:axis], *([len(distinct)] if grouped else []), *shape[axis + 1 :])
@@ -32,10 +32,10 @@ def test_owner_is_the_ranking_that_the_values_shape_says(shape, data):
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64, np.bool_])
 def test_groups_of_any_integer_type(dtype):
-    layout = lay_out((4,), 0, np.array([1, 0, 1, 0], dtype))
+    layout = lay_out((4,), (0,), np.array([1, 0, 1, 0], dtype))
     assert layout.owner.tolist() == [1, 0, 1, 0]
     extremes = np.array(
         [np.iinfo(dtype).max, np.iinfo(dtype).min, np.iinfo(dtype).max] if dtype != np.bool_ else [1, 0, 1], dtype
     )
-    assert lay_out((3,), 0, extremes).owner.tolist() == [1, 0, 1]
-    assert lay_out((2,), 0, extremes[[0, 0]]).values_shape == (1,)
+    assert lay_out((3,), (0,), extremes).owner.tolist() == [1, 0, 1]
+    assert lay_out((2,), (0,), extremes[[0, 0]]).values_shape == (1,)

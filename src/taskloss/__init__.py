@@ -12,10 +12,16 @@
 from taskloss import functional, metrics, retrieval, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
 from taskloss.tasks import (
+    MCC,
     NDCG,
     ROCAUC,
     AveragePrecision,
+    BalancedError,
+    Dice,
+    FScore,
+    GMean,
     GradedNDCG,
+    Jaccard,
     PartialAUC,
     PrecisionAtK,
     PrecisionAtRecall,
@@ -24,17 +30,24 @@ from taskloss.tasks import (
     RecallAtPrecision,
     ReciprocalRank,
     Task,
+    ZeroOne,
     register,
 )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MCC",
     "NDCG",
     "ROCAUC",
     "AveragePrecision",
+    "BalancedError",
+    "Dice",
     "DirectLoss",
+    "FScore",
+    "GMean",
     "GradedNDCG",
+    "Jaccard",
     "PartialAUC",
     "PerceptronLoss",
     "PrecisionAtK",
@@ -45,6 +58,7 @@ __all__ = [
     "ReciprocalRank",
     "StructuredHingeLoss",
     "Task",
+    "ZeroOne",
     "__version__",
     "functional",
     "metrics",

@@ -35,14 +35,28 @@ def check_count(name: str, value: Any) -> int:
     return int(value)
 
 
-def check_dim(dim: Any, ndim: int) -> int:
-    """``dim`` counted from the front, for an array of ``ndim`` axes."""
-    if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
-        raise TypeError(f"dim must be an integer, got {type(dim).__name__}")
-    axis = int(dim)
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"dim={dim} is out of range for scores with {ndim} axes; expected {-ndim} <= dim < {ndim}")
-    return axis % ndim
+def as_dims(dim: Any) -> tuple[int, ...] | None:
+    """``dim`` as a tuple of axes; None when it was left to the task."""
+    if dim is None:
+        return None
+    axes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    for axis in axes:
+        if isinstance(axis, bool) or not isinstance(axis, numbers.Integral):
+            raise TypeError(f"dim must be an integer or a tuple of integers, got {type(axis).__name__}")
+    if not axes:
+        raise ValueError("dim=() names no axis; leave dim out for the default")
+    return tuple(int(axis) for axis in axes)
+
+
+def check_dims(dims: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """``dims`` counted from the front, in the order given, for an array of ``ndim`` axes."""
+    for axis in dims:
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"dim={axis} is out of range for scores with {ndim} axes; expected {-ndim} <= dim < {ndim}")
+    axes = tuple(axis % ndim for axis in dims)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"dim={tuple(dims)} names an axis twice; expected each axis once")
+    return axes
 
 
 def check_tensors(scores: Any, target: Any) -> None:
@@ -134,14 +148,15 @@ def check_num_relevant(num_relevant: np.ndarray, retrieved: np.ndarray) -> None:
 
 
 def check_weight(weight: np.ndarray, shape: tuple[int, ...], scores_shape: tuple[int, ...], samples: int) -> None:
-    """A finite weight of at least zero for each ranking."""
+    """A finite weight of at least zero for each ranking or labeling."""
     if weight.shape != shape:
         reason = ""
         if weight.shape in (scores_shape, (samples,)):
             reason = (
-                ". A weight for each sample has no meaning here: the metric belongs to a whole ranking, it is no sum over samples"
+                ". A weight for each sample has no meaning here: the metric belongs to a whole ranking or labeling, it is no "
+                "sum over samples"
             )
-        raise ValueError(f"weight has shape {weight.shape}; expected one weight a ranking, shape {shape}{reason}")
+        raise ValueError(f"weight has shape {weight.shape}; expected one weight a ranking or labeling, shape {shape}{reason}")
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("weight must be finite and not negative")
 
@@ -292,3 +307,37 @@ def check_optional_count(name: str, value: Any) -> None:
     """A whole number of at least 1, or nothing."""
     if value is not None:
         check_count(name, value)
+
+
+def refuse_ambiguous_volume(shape: tuple[int, ...]) -> None:
+    """Four axes in scores and target: images with classes, or volumes."""
+    raise ValueError(
+        f"scores and target have shape {shape}: axis 1 may hold classes or be an axis of a volume. Pass dim=(2, 3) for one labeling "
+        "an image and class, dim=(1, 2, 3) for one a volume, dim=(0, 2, 3) for one a class, pooled over the batch"
+    )
+
+
+def check_class_dtype(target: np.ndarray) -> None:
+    """Class indices are integers."""
+    if not (np.issubdtype(target.dtype, np.integer) or target.dtype == np.bool_):
+        raise TypeError(
+            f"target has the shape of the scores without axis 1, so it holds class indices, which must be integers; got "
+            f"{target.dtype}. Pass target.long(), or a 0/1 target of the shape of the scores"
+        )
+
+
+def refuse_class(target: np.ndarray, flat: int, classes: int) -> None:
+    """An index that no class has."""
+    place = tuple(int(i) for i in np.unravel_index(flat, target.shape))
+    raise ValueError(
+        f"target[{', '.join(map(str, place))}] is {target[place]}; expected a class index from 0 to {classes - 1}, since scores "
+        f"has {classes} classes along axis 1. To leave such samples out, pass ignore_index={target[place]}"
+    )
+
+
+def check_zero_division(value: Any) -> None:
+    """What 0/0 counts: a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"zero_division must be a number from 0 to 1, got {type(value).__name__}")
+    if not 0.0 <= float(value) <= 1.0:
+        raise ValueError(f"zero_division must be between 0 and 1, got {value!r}; it is what the metric counts where it is 0/0")

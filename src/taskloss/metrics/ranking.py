@@ -15,8 +15,8 @@ from taskloss.metrics import of_rankings
 class MetricOptions(TypedDict, total=False):
     """How the input is divided into rankings and the values are put together; see :mod:`taskloss.layout`."""
 
-    dim: int
-    """The axis that is ranked; 0 unless told."""
+    dim: int | tuple[int, ...] | None
+    """The axis that is ranked, or several; 0 unless told."""
     groups: Any
     """Query id of each sample, integers in any order."""
     ignore_index: int | None
@@ -192,7 +192,7 @@ def _score(
     target: Any,
     num_relevant: Any,
     *,
-    dim: int = 0,
+    dim: int | tuple[int, ...] | None = None,
     groups: Any = None,
     ignore_index: int | None = None,
     weight: Any = None,
@@ -207,7 +207,7 @@ def _score(
     layout, rankings = read_rankings(
         scores,
         to_numpy(target),
-        dim=dim,
+        dims=_checks.as_dims(dim),
         groups=None if groups is None else to_numpy(groups),
         ignore_index=ignore_index,
         num_relevant=None if num_relevant is None else to_numpy(num_relevant),

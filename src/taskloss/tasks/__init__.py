@@ -1,6 +1,7 @@
 """The metrics as tasks: what an answer is, how good it is, and how to find the best one."""
 
 from taskloss.tasks.auc import ROCAUC, PartialAUC, RecallAtFPR
+from taskloss.tasks.counts import MCC, BalancedError, Dice, FScore, GMean, Jaccard, ZeroOne
 from taskloss.tasks.graded import GradedNDCG
 from taskloss.tasks.ndcg import NDCG
 from taskloss.tasks.precision import AveragePrecision, PrecisionAtRecall, RecallAtPrecision, ReciprocalRank
@@ -9,12 +10,18 @@ from taskloss.tasks.task import Call, Inference, Task
 from taskloss.tasks.top_k import PrecisionAtK, RecallAtK
 
 __all__ = [
+    "MCC",
     "NDCG",
     "ROCAUC",
     "AveragePrecision",
+    "BalancedError",
     "Call",
+    "Dice",
+    "FScore",
+    "GMean",
     "GradedNDCG",
     "Inference",
+    "Jaccard",
     "PartialAUC",
     "PrecisionAtK",
     "PrecisionAtRecall",
@@ -23,6 +30,7 @@ __all__ = [
     "RecallAtPrecision",
     "ReciprocalRank",
     "Task",
+    "ZeroOne",
     "as_task",
     "register",
     "registered",

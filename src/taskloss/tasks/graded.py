@@ -19,7 +19,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.positions import place_discounts
-from taskloss.layout import Layout, lay_out, ranking_weights, values_shape
+from taskloss.layout import Layout, lay_out, ranked_dims, ranking_weights, values_shape
 from taskloss.tasks.registry import register
 from taskloss.tasks.task import Call, Inference, Task
 
@@ -57,7 +57,7 @@ class GradedNDCG(Task):
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> GradedInference:
         self.refuse_unknown(call)
         _checks.check_shapes(scores, target)
-        layout = lay_out(scores.shape, call.dim, call.groups)
+        layout = lay_out(scores.shape, ranked_dims(call.dims), call.groups)
         ignored = np.zeros(target.shape, bool) if call.ignore_index is None else target == call.ignore_index
         _checks.check_finite(scores, ~ignored)
         _checks.check_relevance(target, ignored, exponential=self.gain == "exponential")
@@ -77,8 +77,10 @@ class GradedNDCG(Task):
             _checks.check_two_classes(~inference.defined)
         return inference
 
-    def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-        return values_shape(shape, dim, groups)
+    def values_shape(
+        self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
+    ) -> tuple[int, ...]:
+        return values_shape(scores, ranked_dims(dims), groups)
 
 
 class GradedInference(Inference[np.ndarray]):

@@ -10,7 +10,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels import cutoff, interleaving, isotonic
-from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, values_shape
+from taskloss.layout import Layout, Rankings, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.metrics import of_rankings
 from taskloss.tasks.task import Call, Inference, Task
 
@@ -57,7 +57,7 @@ class RankingTask(Task):
         layout, rankings = read_rankings(
             scores,
             target,
-            dim=call.dim,
+            dims=call.dims,
             groups=call.groups,
             ignore_index=call.ignore_index,
             num_relevant=call.num_relevant,
@@ -66,8 +66,10 @@ class RankingTask(Task):
             _checks.check_two_classes(rankings.undefined)
         return RankingInference(self, layout, rankings, scores.dtype, ranking_weights(layout, call.weight))
 
-    def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-        return values_shape(shape, dim, groups)
+    def values_shape(
+        self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
+    ) -> tuple[int, ...]:
+        return values_shape(scores, ranked_dims(dims), groups)
 
     def __post_init__(self) -> None:
         _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))

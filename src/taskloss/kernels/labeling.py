@@ -1,0 +1,224 @@
+"""Labelings of samples: counts, the samples that may change sides, features and joint scores; each one pass over the samples.
+
+The best labeling with a given number of true and false positives takes the positives and the negatives with the highest scores, so
+an answer is a threshold a class: above it the label is 1, below it 0, and samples right on it share what is left (``share``,
+the mean label of samples of equal score). The prediction has the threshold 0 and the share 1/2; the truth has the thresholds
+``-inf`` for positives and ``inf`` for negatives. No pass needs the samples in any order, so only samples that may
+change sides are ever sorted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
+
+
+class Samples(NamedTuple):
+    """The samples of R labelings, in the order of the input.
+
+    ``scores`` and ``labels`` (uint8, as in :mod:`taskloss.kernels.sort`) have shape ``(n,)``; they are runs of equal length,
+    ``run_owner[q]`` being the labeling that run q belongs to.
+    """
+
+    scores: np.ndarray
+    labels: np.ndarray
+    run_owner: np.ndarray
+
+
+class Tallies(NamedTuple):
+    """Samples of each labeling by label and by the side of zero, int64 of shape ``(R,)``."""
+
+    positives: np.ndarray
+    negatives: np.ndarray
+    positives_above: np.ndarray
+    """Score above zero: the true positives of the prediction."""
+    negatives_above: np.ndarray
+    """The false positives of the prediction."""
+    positives_at: np.ndarray
+    """Score exactly zero."""
+    negatives_at: np.ndarray
+
+
+class Thresholds(NamedTuple):
+    """An answer, float64 of shape ``(R,)`` each."""
+
+    positive: np.ndarray
+    positive_share: np.ndarray
+    negative: np.ndarray
+    negative_share: np.ndarray
+
+
+class Costs(NamedTuple):
+    """Distances from zero of the samples that may change sides, one list a labeling from the nearest to the farthest.
+
+    Labeling ``r`` owns ``values[start[r]:stop[r]]``; zeros are left out.
+    """
+
+    values: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+
+@kernel
+def one_vs_rest(mask, classes, ignore, ignored_class):
+    """Labels of shape ``(B, C, S)`` for class indices of shape ``(B, S)``, and the flat place of the first bad index or -1."""
+    batch, size = mask.shape
+    labels = np.zeros((batch, classes, size), np.uint8)
+    bad = -1
+    for b in range(batch):
+        for s in range(size):
+            index = np.int64(mask[b, s])
+            if ignore and index == ignored_class:
+                labels[b, :, s] = IGNORED
+            elif 0 <= index < classes:
+                labels[b, index, s] = 1
+            elif bad < 0:
+                bad = b * size + s
+    return labels, bad
+
+
+@kernel
+def tally(samples, labelings):
+    """The :class:`Tallies` as rows of one array, shape ``(6, R)``."""
+    counts = np.zeros((labelings, 6), np.int64)
+    run = len(samples.scores) // max(len(samples.run_owner), 1)
+    for q in range(len(samples.run_owner)):
+        row = counts[samples.run_owner[q]]
+        for i in range(q * run, (q + 1) * run):
+            label = samples.labels[i]
+            if label <= POSITIVE:
+                other = 1 - label
+                row[other] += 1
+                row[2 + other] += samples.scores[i] > 0
+                row[4 + other] += samples.scores[i] == 0
+    return counts.T.copy()
+
+
+@kernel
+def collect_costs(samples, label, direction, limits, start, values):
+    """Write ``direction * score`` of the samples of this label where it is above zero and at most ``limits[r]``.
+
+    ``start[r]`` is where labeling r begins in ``values``, which has room for all; returns where each one stops.
+    """
+    stop = start.copy()
+    run = len(samples.scores) // max(len(samples.run_owner), 1)
+    for q in range(len(samples.run_owner)):
+        r = samples.run_owner[q]
+        place, limit = stop[r], limits[r]
+        for i in range(q * run, (q + 1) * run):
+            cost = direction * np.float64(samples.scores[i])
+            if samples.labels[i] == label and cost > 0.0 and cost <= limit:
+                values[place] = cost
+                place += 1
+        stop[r] = place
+    return stop
+
+
+_FEW = 256
+
+
+def sort_segments(values: np.ndarray, start: np.ndarray, stop: np.ndarray) -> None:
+    """Sort ``values[start[r]:stop[r]]`` in place for each r; numpy's sort is fast on long segments, its call dear on short ones."""
+    for r in np.flatnonzero(stop - start > _FEW):
+        values[start[r] : stop[r]].sort()
+    _sort_short_segments(values, start, stop)
+
+
+@kernel
+def _sort_short_segments(values, start, stop):
+    for r in range(len(start)):
+        if 1 < stop[r] - start[r] <= _FEW:
+            values[start[r] : stop[r]].sort()
+
+
+def costs_of(samples: Samples, label: int, direction: int, limits: np.ndarray, room: np.ndarray) -> Costs:
+    """The costs of flipping samples with this label whose score is on the side ``direction`` of zero, sorted.
+
+    ``room[r]`` is at least how many there are; samples that cost more than ``limits[r]`` are left out.
+    """
+    ends = np.cumsum(room)
+    start = ends - room
+    values = np.empty(int(ends[-1]) if len(ends) else 0, samples.scores.dtype)
+    stop = collect_costs(samples, label, float(direction), limits, start, values)
+    sort_segments(values, start, stop)
+    return Costs(values, start, stop)
+
+
+@inlined_kernel
+def _label_of(score, threshold, share):
+    """The (mean) label that an answer gives."""
+    return 1.0 if score > threshold else (share if score == threshold else 0.0)
+
+
+@inlined_kernel
+def _label_change(label, score, answer, reference, r):
+    if label == POSITIVE:
+        return _label_of(score, answer.positive[r], answer.positive_share[r]) - _label_of(
+            score, reference.positive[r], reference.positive_share[r]
+        )
+    if label == NEGATIVE:
+        return _label_of(score, answer.negative[r], answer.negative_share[r]) - _label_of(
+            score, reference.negative[r], reference.negative_share[r]
+        )
+    return 0.0
+
+
+@kernel
+def write_feature_difference(samples, answer, reference, positive_unit, negative_unit, out):
+    """``unit[r] * (label by answer - label by reference)``, the unit by the sample's own label; zero for ignored samples."""
+    run = len(samples.scores) // max(len(samples.run_owner), 1)
+    for q in range(len(samples.run_owner)):
+        r = samples.run_owner[q]
+        for i in range(q * run, (q + 1) * run):
+            unit = positive_unit[r] if samples.labels[i] == POSITIVE else negative_unit[r]
+            out[i] = unit * _label_change(samples.labels[i], np.float64(samples.scores[i]), answer, reference, r)
+
+
+def score_difference(
+    samples: Samples, tallies: Tallies, answer: Thresholds, reference: Thresholds, weights: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """``F(answer) - F(reference)`` of each labeling, shape ``(R,)``; ``weights`` of positives and of negatives.
+
+    The terms are added from the lowest to the highest: the order of the samples must not show in the last bit.
+    """
+    room = tallies.positives + tallies.negatives
+    ends = np.cumsum(room)
+    start = ends - room
+    terms = np.empty(int(ends[-1]) if len(ends) else 0)
+    stop = _collect_terms(samples, answer, reference, weights[0], weights[1], start, terms)
+    sort_segments(terms, start, stop)
+    return _compensated_sums(terms, start, stop)
+
+
+@kernel
+def _collect_terms(samples, answer, reference, positive_weight, negative_weight, start, terms):
+    stop = start.copy()
+    run = len(samples.scores) // max(len(samples.run_owner), 1)
+    for q in range(len(samples.run_owner)):
+        r = samples.run_owner[q]
+        for i in range(q * run, (q + 1) * run):
+            score = np.float64(samples.scores[i])
+            change = _label_change(samples.labels[i], score, answer, reference, r)
+            if change != 0.0:
+                weight = positive_weight[r] if samples.labels[i] == POSITIVE else negative_weight[r]
+                terms[stop[r]] = change * weight * score
+                stop[r] += 1
+    return stop
+
+
+@kernel
+def _compensated_sums(terms, start, stop):
+    """Sums of segments by Neumaier's summation."""
+    result = np.zeros(len(start))
+    for r in range(len(start)):
+        total, lost = 0.0, 0.0
+        for i in range(start[r], stop[r]):
+            after = total + terms[i]
+            lost += (total - after) + terms[i] if abs(total) >= abs(terms[i]) else (terms[i] - after) + total
+            total = after
+        result[r] = total + lost if np.isfinite(total) else total
+    return result
