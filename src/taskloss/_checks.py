@@ -341,3 +341,36 @@ def check_zero_division(value: Any) -> None:
         raise TypeError(f"zero_division must be a number from 0 to 1, got {type(value).__name__}")
     if not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"zero_division must be between 0 and 1, got {value!r}; it is what the metric counts where it is 0/0")
+
+
+def check_callable(name: str, value: Any) -> None:
+    """Something to call."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function of (tp, fp, fn, tn), got {type(value).__name__}")
+
+
+def as_metric_values(result: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """What a user's metric returned for arrays of this shape, as float64."""
+    try:
+        values = np.broadcast_to(np.asarray(result, np.float64), shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"fn(tp, fp, fn, tn) must return one number for each element of its arrays, shape {shape}; got "
+            f"{type(result).__name__} of shape {np.shape(result)}. Use numpy functions that work element by element (numpy.where "
+            "instead of if)"
+        ) from error
+    if np.isinf(values).any():
+        raise ValueError("fn(tp, fp, fn, tn) returned an infinite value; expected finite numbers, or NaN where it is 0/0")
+    return values
+
+
+def check_table_size(positives: np.ndarray, negatives: np.ndarray, limit: int) -> None:
+    """A table of all pairs of counts that can be gone through."""
+    cells = (positives + 1) * (negatives + 1)
+    if cells.sum() > limit:
+        largest = int(cells.argmax())
+        raise ValueError(
+            f"ConfusionMetric tries every pair of counts, {int(cells.sum()):,} in all (the largest labeling has "
+            f"{int(positives[largest]):,} positives and {int(negatives[largest]):,} negatives); the limit is {limit:,}. Use a task "
+            "with a solver of its own (FScore, Jaccard, MCC, GMean, BalancedError, ZeroOne), smaller batches, or groups="
+        )

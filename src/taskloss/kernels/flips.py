@@ -86,13 +86,13 @@ def augment_labelings(
         free_positives = tallies.positives_at[r] if i == 0 else 0
         free_negatives = tallies.negatives_at[r] if j == 0 else 0
         least = _least_free_flips(problem, a, b, free_positives, free_negatives)
-        thresholds[0, r], thresholds[1, r] = _threshold(p, i, free_positives, least[0], sign > 0)
-        thresholds[2, r], thresholds[3, r] = _threshold(q, j, free_negatives, least[1], sign < 0)
+        thresholds[0, r], thresholds[1, r] = threshold_after(p, i, free_positives, least[0], sign > 0)
+        thresholds[2, r], thresholds[3, r] = threshold_after(q, j, free_negatives, least[1], sign < 0)
     return thresholds, counts
 
 
 @kernel
-def _threshold(costs, flips, free, least_free, downward):
+def threshold_after(costs, flips, free, least_free, downward):
     """Threshold and share after this many flips; of ``free`` samples at zero between ``least_free`` and all of them flip."""
     if flips == 0:
         flipped = (least_free + free) / 2.0 / free if free > 0 else 0.5
@@ -150,7 +150,7 @@ def _solve(problem, p, q):
                 _count_below(p, share / (positives * positive_weight)),
                 _count_below(q, share / (negatives * negative_weight)),
             )
-    if metric == F_BETA or metric == MCC:
+    if metric in (F_BETA, MCC):
         if weight > 0:
             return _search_diagonals(problem, p, q)
         j, i = _search_diagonals(problem, q, p)
@@ -174,11 +174,11 @@ def _count_below(costs, bound):
 
 
 @kernel
-def _running_sums(costs):
+def running_sums(costs):
     sums = np.empty(len(costs) + 1)
     sums[0] = 0.0
-    for l in range(len(costs)):
-        sums[l + 1] = sums[l] + costs[l]
+    for place in range(len(costs)):
+        sums[place + 1] = sums[place] + costs[place]
     return sums
 
 
@@ -207,7 +207,7 @@ def _search_diagonals(problem, first, second):
     first_weight, second_weight = positive_weight, negative_weight
     if weight < 0:
         first_weight, second_weight = negative_weight, positive_weight
-    first_sums, second_sums = _running_sums(first), _running_sums(second)
+    first_sums, second_sums = running_sums(first), running_sums(second)
     best_value, best_first, best_second = -np.inf, 0, 0
     m = len(first)
     for shift in range(-len(first), len(second) + 1):
@@ -233,7 +233,7 @@ def _search_rows(problem, p, q):
     """The search over b, for metrics that are linear in a with the slope ``1 / (P + b)``."""
     _, weight, _, b, positives, _, positive_weight, _, _, _ = problem
     sign = 1.0 if weight > 0 else -1.0
-    p_sums, q_sums = _running_sums(p), _running_sums(q)
+    p_sums, q_sums = running_sums(p), running_sums(q)
     best_value, best_i, best_j = -np.inf, 0, 0
     i = 0
     for j in range(len(q) + 1):
@@ -253,7 +253,7 @@ def _search_rows(problem, p, q):
 def _divide_and_conquer(problem, p, q):
     """The search for metrics whose best i is monotone in j: falling for the positive update, rising for the negative one."""
     weight = problem[1]
-    p_sums, q_sums = _running_sums(p), _running_sums(q)
+    p_sums, q_sums = running_sums(p), running_sums(q)
     best_value, best_i, best_j = -np.inf, 0, 0
     # Waiting ranges of j with the bounds of their i; the depth is logarithmic.
     stack = np.empty((130, 4), np.int64)

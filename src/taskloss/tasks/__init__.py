@@ -1,6 +1,7 @@
 """The metrics as tasks: what an answer is, how good it is, and how to find the best one."""
 
 from taskloss.tasks.auc import ROCAUC, PartialAUC, RecallAtFPR
+from taskloss.tasks.confusion import ConfusionMetric
 from taskloss.tasks.counts import MCC, BalancedError, Dice, FScore, GMean, Jaccard, ZeroOne
 from taskloss.tasks.graded import GradedNDCG
 from taskloss.tasks.ndcg import NDCG
@@ -16,6 +17,7 @@ __all__ = [
     "AveragePrecision",
     "BalancedError",
     "Call",
+    "ConfusionMetric",
     "Dice",
     "FScore",
     "GMean",
