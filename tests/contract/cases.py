@@ -16,7 +16,19 @@ LOSSES: dict[str, Callable[..., torch.nn.Module]] = {
     "perceptron": tl.PerceptronLoss,
 }
 
-every_task = pytest.mark.parametrize("task", [pytest.param(cls(), id=name) for name, cls in tl.tasks.registered().items()])
+
+def informedness(tp, fp, fn, tn):
+    """Youden's J, for the task that takes any metric."""
+    return tp / (tp + fn) - fp / (fp + tn)
+
+
+TASKS: dict[str, tl.Task] = {name: cls() for name, cls in tl.tasks.registered().items()}
+TASKS["confusion_metric"] = tl.ConfusionMetric(informedness)
+
+every_task = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
+every_labeling_task = pytest.mark.parametrize(
+    "task", [pytest.param(task, id=name) for name, task in TASKS.items() if task.target_kind == "labels"]
+)
 every_loss = pytest.mark.parametrize("make_loss", [pytest.param(make, id=name) for name, make in LOSSES.items()])
 
 
@@ -32,6 +44,7 @@ def _binary_target(shape: tuple[int, ...], generator: torch.Generator) -> torch.
 
 TARGETS: dict[str, Callable[[tuple[int, ...], torch.Generator], torch.Tensor]] = {
     "binary": _binary_target,
+    "labels": _binary_target,
     "graded": lambda shape, generator: _binary_target(shape, generator) * torch.randint(1, 4, shape, generator=generator),
 }
 
