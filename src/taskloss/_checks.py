@@ -312,8 +312,8 @@ def check_optional_count(name: str, value: Any) -> None:
 def refuse_ambiguous_volume(shape: tuple[int, ...]) -> None:
     """Four axes in scores and target: images with classes, or volumes."""
     raise ValueError(
-        f"scores and target have shape {shape}: axis 1 may hold classes or be an axis of a volume. Pass dim=(2, 3) for one labeling "
-        "an image and class, dim=(1, 2, 3) for one a volume, dim=(0, 2, 3) for one a class, pooled over the batch"
+        f"scores and target have shape {shape}: axis 1 may hold classes or be an axis of a volume. Pass dim=(2, 3) for one "
+        "labeling an image and class, dim=(1, 2, 3) for one a volume, dim=(0, 2, 3) for one a class, pooled over the batch"
     )
 
 
@@ -335,10 +335,12 @@ def refuse_class(target: np.ndarray, flat: int, classes: int) -> None:
     )
 
 
-def check_zero_division(value: Any) -> None:
-    """What 0/0 counts: a number from 0 to 1."""
+def check_zero_division(value: Any, *, or_nan: bool = False) -> None:
+    """What 0/0 counts: a number from 0 to 1; a score can also leave such a value out (NaN), a loss cannot."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"zero_division must be a number from 0 to 1, got {type(value).__name__}")
+    if or_nan and math.isnan(value):
+        return
     if not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"zero_division must be between 0 and 1, got {value!r}; it is what the metric counts where it is 0/0")
 
@@ -371,6 +373,15 @@ def check_table_size(positives: np.ndarray, negatives: np.ndarray, limit: int) -
         largest = int(cells.argmax())
         raise ValueError(
             f"ConfusionMetric tries every pair of counts, {int(cells.sum()):,} in all (the largest labeling has "
-            f"{int(positives[largest]):,} positives and {int(negatives[largest]):,} negatives); the limit is {limit:,}. Use a task "
-            "with a solver of its own (FScore, Jaccard, MCC, GMean, BalancedError, ZeroOne), smaller batches, or groups="
+            f"{int(positives[largest]):,} positives and {int(negatives[largest]):,} negatives); the limit is {limit:,}. Use a "
+            "task with a solver of its own (FScore, Jaccard, MCC, GMean, BalancedError, ZeroOne), smaller batches, or groups="
+        )
+
+
+def check_class_axis(scores: np.ndarray) -> None:
+    """At least two classes along axis 1."""
+    if scores.ndim < 2 or scores.shape[1] < 2:
+        raise ValueError(
+            f"scores has shape {scores.shape}; expected one score a class along axis 1, (n, C) or (B, C, ...). For a single "
+            "class use jaccard_score"
         )

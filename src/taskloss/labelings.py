@@ -1,7 +1,7 @@
 """Reading labelings: which samples form one labeling, and what the target says of them.
 
-Without ``dim=`` the shape decides. The target has the shape of the scores and holds 0 and 1, or it is a mask of class indices: the
-shape of the scores without axis 1, the classes. Then each class is a labeling of its own, one against the rest.
+Without ``dim=`` the shape decides. The target has the shape of the scores and holds 0 and 1, or it is a mask of class indices:
+the shape of the scores without axis 1, the classes. Then each class is a labeling of its own, one against the rest.
 
 ============================  ==============================  =============================  ============
 scores                        target                          one labeling                   values
@@ -15,8 +15,8 @@ scores                        target                          one labeling      
 ``(B, C, D, H, W)``           the same                        a volume and class             ``(B, C)``
 ============================  ==============================  =============================  ============
 
-Four axes on both sides may be images with classes or volumes without: ``dim=`` must tell, ``(2, 3)`` or ``(1, 2, 3)``. Pooling over
-the batch is ``dim=`` too: ``(0, 1, 2)`` for images, ``(0, 2, 3)`` for images with classes.
+Four axes on both sides may be images with classes or volumes without: ``dim=`` must tell, ``(2, 3)`` or ``(1, 2, 3)``. Pooling
+over the batch is ``dim=`` too: ``(0, 1, 2)`` for images, ``(0, 2, 3)`` for images with classes.
 """
 
 from __future__ import annotations

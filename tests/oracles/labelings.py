@@ -98,7 +98,8 @@ def tie_rule_labels(optimum: Optimum, scores: np.ndarray, truth: np.ndarray, sig
     """Mean labels by the rule, or None where the rule does not single out one answer.
 
     The fewest changes of the prediction away from zero; of the samples at zero the mean of the least and the greatest number of
-    changes toward a worse (``sign > 0``) or a better answer, negatives before positives; then the mean over equal label and score.
+    changes toward a worse (``sign > 0``) or a better answer, negatives before positives; then the mean over equal label and
+    score.
     """
     zero = scores == 0
     changes = ((optimum.labels != (scores > 0)) & ~zero).sum(axis=1)

@@ -5,8 +5,8 @@ prediction it costs the distances from zero of the samples that change sides, so
 
 .. math:: \max_{a, b} \; -w\, M(a, b) - v_+ A(a) - v_- B(b), \qquad 0 \le a \le P, \; 0 \le b \le N .
 
-The (P + 1)(N + 1) values of the metric are made a block of rows at a time, in threads, and forgotten: memory does not grow with the
-table. Ties as in :mod:`taskloss.kernels.flips`: the fewest changes away from zero, and of the samples at zero the mean of the
+The (P + 1)(N + 1) values of the metric are made a block of rows at a time, in threads, and forgotten: memory does not grow with
+the table. Ties as in :mod:`taskloss.kernels.flips`: the fewest changes away from zero, and of the samples at zero the mean of the
 least and the greatest number.
 """
 

@@ -84,7 +84,8 @@ def largest_change(metric, sign, a, b, a_most, b_most, positives, negatives, bet
     The positive update (``sign > 0``) only lowers a from ``a_most`` and raises b from ``b``; the negative update only raises a
     from ``a`` and lowers b from ``b_most``. With ``c = beta^2 P``, F-beta falls with one positive less, or one negative more, by
 
-    .. math:: \frac{(1 + \beta^2)(c + b)}{(c + a + b)(c + a + b - 1)}, \qquad \frac{(1 + \beta^2)\, a}{(c + a + b)(c + a + b + 1)},
+    .. math::
+        \frac{(1 + \beta^2)(c + b)}{(c + a + b)(c + a + b - 1)}, \qquad \frac{(1 + \beta^2)\, a}{(c + a + b)(c + a + b + 1)},
 
     each largest at an end of its ranges or where :func:`_share_change` peaks. Samples that cost more than this keep their
     labels, so they need no place in a sort. An upper bound; infinite where there is none worth having.
@@ -109,6 +110,6 @@ def largest_change(metric, sign, a, b, a_most, b_most, positives, negatives, bet
 
 @inlined_kernel
 def _share_change(low, high, rest):
-    """The largest ``x / ((x + rest)(x + rest + 1))`` for x between ``low`` and ``high``; its peak is ``sqrt(rest (rest + 1))``."""
+    """The largest ``x / ((x + rest)(x + rest + 1))`` for x from ``low`` to ``high``; its peak is ``sqrt(rest (rest + 1))``."""
     x = min(max(np.sqrt(rest * (rest + 1.0)), low), high)
     return x / ((x + rest) * (x + rest + 1.0)) if x > 0.0 else 0.0

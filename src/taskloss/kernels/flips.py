@@ -20,9 +20,9 @@ One search solves each metric in time linear in the lists, or nearly:
 - *G-mean*: ``sqrt((a - i)(N - b - j))`` has mixed differences of one sign, so the best i for each j is monotone in j: divide and
   conquer.
 
-Ties. Samples at zero cost nothing to flip and are flipped first; of the best answers the one with the fewest other flips is taken.
-Where the metric does not see how many of the samples at zero are flipped, the mean of the least and the greatest number is
-taken. Samples of equal label and score share their flips.
+Ties. Samples at zero cost nothing to flip and are flipped first; of the best answers the one with the fewest other flips is
+taken. Where the metric does not see how many of the samples at zero are flipped, it is the mean of the least and the greatest
+number. Samples of equal label and score share their flips.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ def _count_below(costs, bound):
 
 @kernel
 def running_sums(costs):
+    """The sums of the first 0, 1, 2, ... costs."""
     sums = np.empty(len(costs) + 1)
     sums[0] = 0.0
     for place in range(len(costs)):
@@ -202,7 +203,7 @@ def _slope(problem, k):
 
 @kernel
 def _search_diagonals(problem, first, second):
-    """The search over ``k = a + b``; flips of ``first`` lower k, those of ``second`` raise it. Returns the best numbers of both."""
+    """The search over ``k = a + b``: the best numbers of flips of ``first``, which lower k, and of ``second``, which raise it."""
     _, weight, a, b, _, _, positive_weight, negative_weight, _, _ = problem
     first_weight, second_weight = positive_weight, negative_weight
     if weight < 0:

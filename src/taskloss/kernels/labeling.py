@@ -1,10 +1,10 @@
 """Labelings of samples: counts, the samples that may change sides, features and joint scores; each one pass over the samples.
 
-The best labeling with a given number of true and false positives takes the positives and the negatives with the highest scores, so
-an answer is a threshold a class: above it the label is 1, below it 0, and samples right on it share what is left (``share``,
-the mean label of samples of equal score). The prediction has the threshold 0 and the share 1/2; the truth has the thresholds
-``-inf`` for positives and ``inf`` for negatives. No pass needs the samples in any order, so only samples that may
-change sides are ever sorted.
+The best labeling with a given number of true and false positives takes the positives and the negatives with the highest scores,
+so an answer is a threshold a class: above it the label is 1, below it 0, and samples right on it share what is left
+(``share``, the mean label of samples of equal score). The prediction has the threshold 0 and the share 1/2; the truth has
+the thresholds ``-inf`` for positives and ``inf`` for negatives. No pass needs the samples in any order, so only samples
+that may change sides are ever sorted.
 """
 
 from __future__ import annotations
@@ -84,25 +84,34 @@ def one_vs_rest(mask, classes, ignore, ignored_class):
 @kernel
 def tally(samples, labelings):
     """The :class:`Tallies` as rows of one array, shape ``(6, R)``."""
-    counts = np.zeros((labelings, 6), np.int64)
+    counts = np.zeros((6, labelings), np.int64)
     run = len(samples.scores) // max(len(samples.run_owner), 1)
     for q in range(len(samples.run_owner)):
-        row = counts[samples.run_owner[q]]
+        positives = negatives = positives_above = negatives_above = positives_at = negatives_at = 0
         for i in range(q * run, (q + 1) * run):
-            label = samples.labels[i]
-            if label <= POSITIVE:
-                other = 1 - label
-                row[other] += 1
-                row[2 + other] += samples.scores[i] > 0
-                row[4 + other] += samples.scores[i] == 0
-    return counts.T.copy()
+            positive, negative = samples.labels[i] == POSITIVE, samples.labels[i] == NEGATIVE
+            above, at = samples.scores[i] > 0, samples.scores[i] == 0
+            positives += positive
+            negatives += negative
+            positives_above += positive & above
+            negatives_above += negative & above
+            positives_at += positive & at
+            negatives_at += negative & at
+        r = samples.run_owner[q]
+        counts[0, r] += positives
+        counts[1, r] += negatives
+        counts[2, r] += positives_above
+        counts[3, r] += negatives_above
+        counts[4, r] += positives_at
+        counts[5, r] += negatives_at
+    return counts
 
 
 @kernel
 def collect_costs(samples, label, direction, limits, start, values):
     """Write ``direction * score`` of the samples of this label where it is above zero and at most ``limits[r]``.
 
-    ``start[r]`` is where labeling r begins in ``values``, which has room for all; returns where each one stops.
+    ``start[r]`` is where labeling r begins in ``values``, which has room for all and one more; returns where each one stops.
     """
     stop = start.copy()
     run = len(samples.scores) // max(len(samples.run_owner), 1)
@@ -111,18 +120,27 @@ def collect_costs(samples, label, direction, limits, start, values):
         place, limit = stop[r], limits[r]
         for i in range(q * run, (q + 1) * run):
             cost = direction * np.float64(samples.scores[i])
-            if samples.labels[i] == label and cost > 0.0 and cost <= limit:
-                values[place] = cost
-                place += 1
+            # Written in any case and kept or not: a branch that cannot be foreseen would take longer than the rest of the pass.
+            values[place] = cost
+            place += (samples.labels[i] == label) & (cost > 0.0) & (cost <= limit)
         stop[r] = place
     return stop
+
+
+def segments(room: np.ndarray) -> tuple[np.ndarray, int]:
+    """Where segments of these lengths start, one behind the other, and their length in all."""
+    ends = np.cumsum(room)
+    return ends - room, int(ends[-1]) if len(ends) else 0
 
 
 _FEW = 256
 
 
 def sort_segments(values: np.ndarray, start: np.ndarray, stop: np.ndarray) -> None:
-    """Sort ``values[start[r]:stop[r]]`` in place for each r; numpy's sort is fast on long segments, its call dear on short ones."""
+    """Sort ``values[start[r]:stop[r]]`` in place for each r.
+
+    numpy's sort is the fastest on long segments; on short ones its call would take longer than the sort.
+    """
     for r in np.flatnonzero(stop - start > _FEW):
         values[start[r] : stop[r]].sort()
     _sort_short_segments(values, start, stop)
@@ -140,42 +158,44 @@ def costs_of(samples: Samples, label: int, direction: int, limits: np.ndarray, r
 
     ``room[r]`` is at least how many there are; samples that cost more than ``limits[r]`` are left out.
     """
-    ends = np.cumsum(room)
-    start = ends - room
-    values = np.empty(int(ends[-1]) if len(ends) else 0, samples.scores.dtype)
+    start, size = segments(room + 1)
+    values = np.empty(size, samples.scores.dtype)
     stop = collect_costs(samples, label, float(direction), limits, start, values)
     sort_segments(values, start, stop)
     return Costs(values, start, stop)
 
 
 @inlined_kernel
-def _label_of(score, threshold, share):
-    """The (mean) label that an answer gives."""
-    return 1.0 if score > threshold else (share if score == threshold else 0.0)
+def _fill_rules(rules, answer, reference, r, positive_unit, negative_unit):
+    """By label: the unit, and the thresholds and shares of two answers. Ignored samples have the unit zero."""
+    rules[NEGATIVE, 0], rules[POSITIVE, 0], rules[IGNORED, 0] = negative_unit[r], positive_unit[r], 0.0
+    rules[NEGATIVE, 1], rules[NEGATIVE, 2] = answer.negative[r], answer.negative_share[r]
+    rules[NEGATIVE, 3], rules[NEGATIVE, 4] = reference.negative[r], reference.negative_share[r]
+    rules[POSITIVE, 1], rules[POSITIVE, 2] = answer.positive[r], answer.positive_share[r]
+    rules[POSITIVE, 3], rules[POSITIVE, 4] = reference.positive[r], reference.positive_share[r]
 
 
 @inlined_kernel
-def _label_change(label, score, answer, reference, r):
-    if label == POSITIVE:
-        return _label_of(score, answer.positive[r], answer.positive_share[r]) - _label_of(
-            score, reference.positive[r], reference.positive_share[r]
-        )
-    if label == NEGATIVE:
-        return _label_of(score, answer.negative[r], answer.negative_share[r]) - _label_of(
-            score, reference.negative[r], reference.negative_share[r]
-        )
-    return 0.0
+def _weighted_change(rules, label, score):
+    """``unit * (label by answer - label by reference)``, without a branch."""
+    change = np.float64(score > rules[label, 1]) - np.float64(score > rules[label, 3])
+    change += rules[label, 2] * np.float64(score == rules[label, 1])
+    change -= rules[label, 4] * np.float64(score == rules[label, 3])
+    return rules[label, 0] * change
 
 
 @kernel
 def write_feature_difference(samples, answer, reference, positive_unit, negative_unit, out):
     """``unit[r] * (label by answer - label by reference)``, the unit by the sample's own label; zero for ignored samples."""
     run = len(samples.scores) // max(len(samples.run_owner), 1)
+    rules = np.zeros((3, 5))
+    filled = -1
     for q in range(len(samples.run_owner)):
-        r = samples.run_owner[q]
+        if samples.run_owner[q] != filled:
+            filled = samples.run_owner[q]
+            _fill_rules(rules, answer, reference, filled, positive_unit, negative_unit)
         for i in range(q * run, (q + 1) * run):
-            unit = positive_unit[r] if samples.labels[i] == POSITIVE else negative_unit[r]
-            out[i] = unit * _label_change(samples.labels[i], np.float64(samples.scores[i]), answer, reference, r)
+            out[i] = _weighted_change(rules, samples.labels[i], np.float64(samples.scores[i]))
 
 
 def score_difference(
@@ -185,10 +205,8 @@ def score_difference(
 
     The terms are added from the lowest to the highest: the order of the samples must not show in the last bit.
     """
-    room = tallies.positives + tallies.negatives
-    ends = np.cumsum(room)
-    start = ends - room
-    terms = np.empty(int(ends[-1]) if len(ends) else 0)
+    start, size = segments(tallies.positives + tallies.negatives + 1)
+    terms = np.empty(size)
     stop = _collect_terms(samples, answer, reference, weights[0], weights[1], start, terms)
     sort_segments(terms, start, stop)
     return _compensated_sums(terms, start, stop)
@@ -198,15 +216,20 @@ def score_difference(
 def _collect_terms(samples, answer, reference, positive_weight, negative_weight, start, terms):
     stop = start.copy()
     run = len(samples.scores) // max(len(samples.run_owner), 1)
+    rules = np.zeros((3, 5))
+    filled = -1
     for q in range(len(samples.run_owner)):
         r = samples.run_owner[q]
+        if r != filled:
+            filled = r
+            _fill_rules(rules, answer, reference, r, positive_weight, negative_weight)
+        place = stop[r]
         for i in range(q * run, (q + 1) * run):
             score = np.float64(samples.scores[i])
-            change = _label_change(samples.labels[i], score, answer, reference, r)
-            if change != 0.0:
-                weight = positive_weight[r] if samples.labels[i] == POSITIVE else negative_weight[r]
-                terms[stop[r]] = change * weight * score
-                stop[r] += 1
+            change = _weighted_change(rules, samples.labels[i], score)
+            terms[place] = change * score
+            place += change != 0.0
+        stop[r] = place
     return stop
 
 

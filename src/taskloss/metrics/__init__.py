@@ -1,5 +1,14 @@
 """Exact values of the metrics; no gradients."""
 
+from taskloss.metrics.counts import (
+    accuracy_score,
+    balanced_accuracy_score,
+    fbeta_score,
+    g_mean_score,
+    jaccard_score,
+    mcc_score,
+    mean_iou_score,
+)
 from taskloss.metrics.ranking import (
     average_precision_score,
     ndcg_score,
@@ -14,7 +23,14 @@ from taskloss.metrics.ranking import (
 )
 
 __all__ = [
+    "accuracy_score",
     "average_precision_score",
+    "balanced_accuracy_score",
+    "fbeta_score",
+    "g_mean_score",
+    "jaccard_score",
+    "mcc_score",
+    "mean_iou_score",
     "ndcg_score",
     "partial_auc_score",
     "precision_at_k_score",

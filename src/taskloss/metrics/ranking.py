@@ -8,8 +8,9 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from taskloss import _checks
-from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to_numpy
+from taskloss.layout import Rankings, read_rankings, to_numpy
 from taskloss.metrics import of_rankings
+from taskloss.metrics.reduction import REDUCTIONS, as_optional_array, as_scores, reduce_values
 
 
 class MetricOptions(TypedDict, total=False):
@@ -199,31 +200,16 @@ def _score(
     reduction: str = "mean",
     on_one_class: str = "skip",
 ) -> float | np.ndarray:
-    _checks.check_choice("reduction", reduction, ("mean", "sum", "none"))
+    _checks.check_choice("reduction", reduction, REDUCTIONS)
     _checks.check_choice("on_one_class", on_one_class, ("skip", "raise"))
-    scores = to_numpy(scores)
-    if scores.dtype != np.float32:
-        scores = scores.astype(np.float64)
     layout, rankings = read_rankings(
-        scores,
+        as_scores(scores),
         to_numpy(target),
         dims=_checks.as_dims(dim),
-        groups=None if groups is None else to_numpy(groups),
+        groups=as_optional_array(groups),
         ignore_index=ignore_index,
-        num_relevant=None if num_relevant is None else to_numpy(num_relevant),
+        num_relevant=as_optional_array(num_relevant),
     )
-    weights = ranking_weights(layout, None if weight is None else to_numpy(weight))
     if on_one_class == "raise":
         _checks.check_two_classes(rankings.undefined)
-    values = np.where(rankings.undefined, np.nan, values_of(rankings))
-    return _reduce(values, weights, ~rankings.undefined, layout, reduction)
-
-
-def _reduce(values: np.ndarray, weights: np.ndarray, defined: np.ndarray, layout: Layout, reduction: str) -> float | np.ndarray:
-    if reduction == "none":
-        return (values * weights).reshape(layout.values_shape)
-    total = float(np.dot(values[defined], weights[defined]))
-    if reduction == "sum":
-        return total
-    mass = float(weights[defined].sum())
-    return total / mass if mass > 0 else float("nan")
+    return reduce_values(np.where(rankings.undefined, np.nan, values_of(rankings)), weight, layout, reduction)

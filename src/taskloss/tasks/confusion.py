@@ -24,17 +24,17 @@ WEIGHTINGS = {"positives": one_a_positive, "samples": one_a_sample, "classes": h
 class ConfusionMetric(LabelingTask):
     r"""Any metric of the confusion counts, ``L = 1 - fn(tp, fp, fn, tn)``.
 
-    Inference tries every number of true and false positives: exact for any function and both updates, in O(P N) time, threaded, and
-    in memory that does not grow with P N. For more than some 30,000 positives and negatives each it refuses; :class:`FScore`,
-    :class:`Jaccard`, :class:`MCC`, :class:`GMean`, :class:`BalancedError` and :class:`ZeroOne` have solvers of their own without a
-    limit.
+    Inference tries every number of true and false positives: exact for any function and both updates, in O(P N) time, threaded,
+    and in memory that does not grow with P N. For more than some 30,000 positives and negatives each it refuses;
+    :class:`FScore`, :class:`Jaccard`, :class:`MCC`, :class:`GMean`, :class:`BalancedError` and :class:`ZeroOne` have solvers of
+    their own without a limit.
 
     Args:
-        fn: the metric, higher is better: takes four float64 arrays of one shape, which it must not change, and returns an array of
-            that shape. It runs in several threads at once. To pickle the task, define it in a module.
-        weighting: the weights in the joint score, by which epsilon gets its meaning. Choose what comes nearest to the change of the
-            metric when one sample flips: ``"positives"`` (1/P for each sample), ``"samples"`` (1/n) or ``"classes"`` (1/(2P) for
-            positives, 1/(2N) for negatives).
+        fn: the metric, higher is better: takes four float64 arrays of one shape, which it must not change, and returns an array
+            of that shape. It runs in several threads at once. To pickle the task, define it in a module.
+        weighting: the weights in the joint score, by which epsilon gets its meaning. Choose what comes nearest to the change of
+            the metric when one sample flips: ``"positives"`` (1/P for each sample), ``"samples"`` (1/n) or ``"classes"`` (1/(2P)
+            for positives, 1/(2N) for negatives).
         zero_division: what takes the place of NaN, where the metric is 0/0.
 
     Cohen's kappa:

@@ -68,8 +68,8 @@ class BalancedError(CountTask):
 
     .. math:: L = \frac12 \Big(\frac{P - a}{P} + \frac{b}{N}\Big), \qquad v_+ = \frac{1}{2P}, \; v_- = \frac{1}{2N}
 
-    with a true and b false positives. One minus scikit-learn's ``balanced_accuracy_score``; with one class only, the error rate of
-    that class. Both updates as fast as for :class:`ZeroOne`.
+    with a true and b false positives. One minus scikit-learn's ``balanced_accuracy_score``; with one class only, the error rate
+    of that class. Both updates as fast as for :class:`ZeroOne`.
 
     >>> import torch, taskloss as tl
     >>> tl.DirectLoss("balanced_error")(torch.tensor([0.3, 0.2, -0.1, -0.4]), torch.tensor([1, 0, 0, 0])).item()
@@ -169,8 +169,8 @@ class GMean(CountTask):
 
     .. math:: G = \sqrt{\frac{a}{P} \cdot \frac{N - b}{N}}, \qquad v_+ = \frac{1}{2P}, \; v_- = \frac{1}{2N}
 
-    Kubat and Matwin 1997. The rate of a class that is missing is ``zero_division``. Both updates by a sort and divide and conquer,
-    O(n log n).
+    Kubat and Matwin 1997. The rate of a class that is missing is ``zero_division``. Both updates by a sort and divide and
+    conquer, O(n log n).
 
     >>> import torch, taskloss as tl
     >>> round(tl.DirectLoss("g_mean")(torch.tensor([0.3, 0.2, -0.1, -0.4]), torch.tensor([1, 0, 1, 0])).item(), 4)

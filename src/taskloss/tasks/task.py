@@ -18,7 +18,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Call:
-    """The options of one call, as arrays; None where an option was not given. A task that cannot honour one refuses it (:meth:`Task.refuse_unknown`)."""
+    """The options of one call, as arrays; None where one was not given.
+
+    A task that cannot honour one refuses it (:meth:`Task.refuse_unknown`).
+    """
 
     dims: tuple[int, ...] | None = None
     groups: np.ndarray | None = None
