@@ -82,6 +82,8 @@ def lay_out(shape: tuple[int, ...], dims: Sequence[int] = (0,), groups: np.ndarr
     """
     axes = _checks.check_dims(dims, len(shape))
     samples, count = shape[axes[0]], None
+    if groups is None and len(axes) == len(shape):
+        return Layout(shape, (), np.zeros(1, np.int64), samples)
     # What the index along an axis says of the item: its own number, the number of its group, or nothing.
     numbers: list[np.ndarray | None] = [None if axis in axes else np.arange(size) for axis, size in enumerate(shape)]
     if groups is not None:

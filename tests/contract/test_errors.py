@@ -102,5 +102,9 @@ def test_settings(task, make_loss):
     needs(task, "dim")
     with pytest.raises(ValueError, match="dim=1 is out of range"):
         make_loss(task, dim=1)(scores, target)
-    with pytest.raises(TypeError, match="dim must be an integer"):
-        make_loss(task, dim="0")(scores, target)
+    for wrong in ("0", (0, "1"), True, 0.0):
+        with pytest.raises(TypeError, match="dim must be an integer"):
+            make_loss(task, dim=wrong)(scores, target)
+    for wrong, message in (((), "names no axis"), ((0, 0), "twice")):
+        with pytest.raises(ValueError, match=message):
+            make_loss(task, dim=wrong)(scores, target)

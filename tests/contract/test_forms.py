@@ -43,6 +43,19 @@ def test_dim_is_the_ranked_axis(task, make_loss, dim):
     torch.testing.assert_close(gradient.movedim(dim, 0).reshape(scores.shape[dim], -1), expected_gradient)
 
 
+@pytest.mark.parametrize("dim", [(1, 2), (0, 2), (-1, 0), (0, 1, 2)])
+def test_several_axes_make_one_item(task, make_loss, dim):
+    needs(task, "dim")
+    scores, target = example(task, (4, 5, 6), seed=7)
+    axes = sorted(axis % 3 for axis in dim)
+    others = [axis for axis in range(3) if axis not in axes]
+    rows = [x.permute(*others, *axes).reshape(*(x.shape[axis] for axis in others), -1) for x in (scores, target)]
+    expected, expected_gradient = value_and_gradient(make_loss(task, reduction="none", dim=-1), *rows)
+    values, gradient = value_and_gradient(make_loss(task, reduction="none", dim=dim), scores, target)
+    torch.testing.assert_close(values, expected)
+    torch.testing.assert_close(gradient.permute(*others, *axes).reshape(rows[0].shape), expected_gradient)
+
+
 def test_groups_are_separate_rankings_in_sorted_order(task, make_loss):
     needs(task, "groups")
     scores, target = example(task, (60,), seed=2)
