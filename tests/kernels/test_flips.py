@@ -10,6 +10,7 @@ from taskloss.kernels import counts
 from taskloss.kernels.labeling import sort_segments
 from taskloss.labelings import read_labelings
 from tests.kernels.rankings import adversarial_scores
+from tests.oracles.labelings import exhaustive_table
 
 TASKS = [tl.ZeroOne(), tl.BalancedError(), tl.FScore(), tl.FScore(0.4), tl.FScore(3.0), tl.Jaccard(), tl.GMean(), tl.MCC()]
 CONFUSION = tl.ConfusionMetric(lambda tp, fp, fn, tn: np.sqrt(tp * tn) - 0.1 * np.abs(fp - fn), weighting="classes")
@@ -63,6 +64,19 @@ def test_every_search_equals_the_grid(task, sign):
             labels = rng.permutation(np.arange(positives + negatives) < positives)
             for weight in (0.02, 1.0, 40.0):
                 check(task, scores + 0.5 * labels * (name == "normal"), labels, sign * weight, losses)
+
+
+@pytest.mark.parametrize("weight", [1.0, -1.0, 0.1, -0.1])
+@pytest.mark.parametrize("task", [tl.FScore(), tl.Jaccard()], ids=str)
+def test_f_score_and_jaccard_equal_the_exhaustive_table(task, weight):
+    rng = np.random.default_rng(12)
+    labels = rng.random(3000) < 0.2
+    scores = rng.standard_normal(3000) + labels
+    _, labelings = read_labelings(scores, labels)
+    answer = task.augment(labelings, task.sample_weights(labelings), weight)
+    falling = np.sort(scores[labels])[::-1].copy(), np.sort(scores[~labels])[::-1].copy()
+    _, a, b = exhaustive_table(*falling, weight, isinstance(task, tl.Jaccard))
+    assert (answer.true_positives[0], answer.false_positives[0]) == (a, b)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 Metric = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -112,3 +113,25 @@ def tie_rule_labels(optimum: Optimum, scores: np.ndarray, truth: np.ndarray, sig
     moved = [(toward[:, zero & (truth == label)]).sum(axis=1) for label in (False, True)]
     order = np.lexsort((moved[1], moved[0]))
     return (means[order[0]] + means[order[-1]]) / 2
+
+
+@numba.njit(cache=True)
+def exhaustive_table(s, t, weight, jaccard):
+    """``(value, a, b)`` of ``argmax F - weight * M`` over all pairs of counts, M the F1-score or the Jaccard index.
+
+    ``s`` and ``t``, positives and negatives, are sorted by falling score; F has the weight 1/P for each sample.
+    """
+    positives, negatives = len(s), len(t)
+    best, best_a, best_b = -np.inf, 0, 0
+    upper = 0.0
+    for a in range(positives + 1):
+        if a > 0:
+            upper += s[a - 1] / positives
+        total = upper
+        for b in range(negatives + 1):
+            if b > 0:
+                total += t[b - 1] / positives
+            metric = a / (positives + b) if jaccard else 2.0 * a / (positives + a + b)
+            if total - weight * metric > best:
+                best, best_a, best_b = total - weight * metric, a, b
+    return best, best_a, best_b
