@@ -195,7 +195,8 @@ def write_feature_difference(samples, answer, reference, positive_unit, negative
             filled = samples.run_owner[q]
             _fill_rules(rules, answer, reference, filled, positive_unit, negative_unit)
         for i in range(q * run, (q + 1) * run):
-            out[i] = _weighted_change(rules, samples.labels[i], np.float64(samples.scores[i]))
+            # Adding zero turns -0.0 into 0.0.
+            out[i] = _weighted_change(rules, samples.labels[i], np.float64(samples.scores[i])) + 0.0
 
 
 def score_difference(
