@@ -385,3 +385,9 @@ def check_class_axis(scores: np.ndarray) -> None:
             f"scores has shape {scores.shape}; expected one score a class along axis 1, (n, C) or (B, C, ...). For a single "
             "class use jaccard_score"
         )
+
+
+def check_flag(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")

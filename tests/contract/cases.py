@@ -1,9 +1,10 @@
-"""What the contract tests run over: every registered task, every loss, inputs by the kind of target a task takes."""
+"""What the contract tests run over: every task, every loss, inputs by the kind of target a task takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,14 +18,26 @@ LOSSES: dict[str, Callable[..., torch.nn.Module]] = {
 }
 
 
+def root_discount(i, c):
+    return 1 / np.sqrt(i + c)
+
+
+def first_page(i, c, num_relevant):
+    return np.where(i + c <= 10, 1.0, 0.2) / num_relevant
+
+
 def informedness(tp, fp, fn, tn):
-    """Youden's J, for the task that takes any metric."""
+    """Youden's J."""
     return tp / (tp + fn) - fp / (fp + tn)
 
 
-TASKS: dict[str, tl.Task] = {name: cls() for name, cls in tl.tasks.registered().items()}
-TASKS["confusion_metric"] = tl.ConfusionMetric(informedness)
-
+TASKS: dict[str, tl.Task] = {
+    **{name: cls() for name, cls in tl.tasks.registered().items()},
+    # These have no name, since they need a function.
+    "separable, convex": tl.SeparableMetric(root_discount, convex=True),
+    "separable": tl.SeparableMetric(first_page, normalize=False),
+    "confusion": tl.ConfusionMetric(informedness),
+}
 every_task = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
 every_labeling_task = pytest.mark.parametrize(
     "task", [pytest.param(task, id=name) for name, task in TASKS.items() if task.target_kind == "labels"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,10 +21,10 @@ from taskloss.kernels import _numba
 def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
     njit = _numba.numba.njit
 
-    def njit_without_locator(**options):
+    def njit_without_locator(*function, **options):
         if options.get("cache"):
             raise RuntimeError("cannot cache function: no locator available")
-        return njit(**options)
+        return njit(*function, **options)
 
     monkeypatch.setattr(_numba.numba, "njit", njit_without_locator)
     monkeypatch.setattr(_numba, "_warned", False)
@@ -34,11 +36,42 @@ def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
     assert add(1, 2) == 3
 
 
-def test_a_change_of_any_kernel_file_outdates_the_compiled_kernels():
-    from taskloss.kernels.isotonic import _pool
+POOLING_PROGRAM = """
+import numpy as np
+from taskloss.kernels.isotonic import _pool_rankings, augment_convex
+from taskloss.kernels.sort import split_by_label
+from taskloss.kernels.terms import AVERAGE_PRECISION
+lists = split_by_label(np.linspace(1, 0, 40), (np.arange(40) % 3 == 0).astype(np.uint8), np.empty(0, np.int64), 1)
+print(augment_convex(lists, AVERAGE_PRECISION, np.array([1.0]))[0].tolist(), sum(_pool_rankings.stats.cache_hits.values()))
+"""
 
-    # The pooling kernel contains the terms' kernels, whose file is another one.
-    assert _pool._cache._cache_file._source_stamp == _numba._source_stamp()
+
+def test_a_change_of_any_kernel_file_outdates_the_compiled_kernels(tmp_path):
+    """The pooling kernel contains the terms' kernels, whose file is another one."""
+    kernels = tmp_path / "taskloss" / "kernels"
+    shutil.copytree(Path(_numba.__file__).parent, kernels, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "taskloss" / "__init__.py").touch()
+
+    def pool(cache: str) -> tuple[str, int]:
+        """The counts, and how many times compiled code was found in the cache."""
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / cache)}
+        command = [sys.executable, "-c", POOLING_PROGRAM]
+        result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        counts, hits = result.stdout.rsplit(maxsplit=1)
+        return counts, int(hits)
+
+    original, hits = pool("kept")
+    assert hits == 0
+    assert pool("kept") == (original, 1)
+    terms = kernels / "terms.py"
+    text = terms.read_text()
+    changed = text.replace("return i / (n * (n + 1.0))", "return 5.0 * i / (n * (n + 1.0))")
+    assert changed != text
+    terms.write_text(changed)
+    counts, hits = pool("kept")
+    assert hits == 0
+    assert counts != original
+    assert counts == pool("new")[0]
 
 
 def loss_of(seed: int) -> tuple[float, float]:

@@ -16,6 +16,9 @@ from tests.oracles.separable import best_value, value_of
 def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
     """``scale * m(i, c)`` for i = 1..P, c = 0..N, from the definitions."""
     i, c = np.arange(1, positives + 1)[:, None], np.arange(negatives + 1)[None]
+    if isinstance(task, tl.SeparableMetric):
+        terms = task.m(*np.broadcast_arrays(i, c))
+        return terms / terms[:, 0].sum()
     if isinstance(task, tl.AveragePrecision | tl.NDCG):
         k = task.at or positives + negatives
         reachable = min(k, positives)
@@ -36,6 +39,15 @@ def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
     return (i + c <= k) / (k if isinstance(task, tl.PrecisionAtK) else positives)
 
 
+def root(i, c):
+    return i**-0.1 / np.sqrt(i + c)
+
+
+def plateaus(i, c):
+    """Neither convex nor concave, with flat parts, uneven in i."""
+    return (1 + i % 3) / (1 + (i + c) // 7) + np.exp(-((c / 20) ** 2))
+
+
 TASKS = [
     tl.AveragePrecision(),
     tl.NDCG(),
@@ -50,6 +62,9 @@ TASKS = [
     tl.PrecisionAtK(7),
     tl.PrecisionAtK(0.3),
     tl.RecallAtK(50),
+    tl.SeparableMetric(root, convex=True),
+    tl.SeparableMetric(root),
+    tl.SeparableMetric(plateaus),
 ]
 
 

@@ -48,3 +48,12 @@ def test_ndcg_drop_is_exact_to_the_last_bits(a, length, c):
     expected = np.log(np.longdouble(2)) * (np.log1p((q - p) / (1 + p)) / (np.log1p(p) * np.log1p(q)))
     np.testing.assert_allclose(drop(NDCG, a, a + length - 1, c), float(expected), rtol=1e-14)
     np.testing.assert_allclose(row_drop(NDCG, a, c), term(NDCG, a, c) - term(NDCG, a, c + 1), rtol=1e-6, atol=1e-15)
+
+
+def test_ndcg_drop_where_its_formulas_meet():
+    for length in (1, 2, 30):
+        for p in range(1, 2000):
+            start = np.longdouble(p)
+            logarithms = np.log1p(start) * np.log1p(start + length)
+            expected = np.log(np.longdouble(2)) * np.log1p(length / (1 + start)) / logarithms
+            np.testing.assert_allclose(drop(NDCG, 1, length, p - 1), float(expected), rtol=1e-15)

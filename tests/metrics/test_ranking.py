@@ -119,3 +119,46 @@ def test_ndcg_equals_scikit_learn_on_many_samples():
     target = rng.random(5000) < 0.1
     scores = np.round(rng.standard_normal(5000) + target, 2)
     assert metrics.ndcg_score(scores, target) == pytest.approx(sklearn.metrics.ndcg_score([target], [scores]), abs=1e-12)
+
+
+@pytest.mark.parametrize("at", [None, 1, 4, 30])
+@pytest.mark.parametrize("gain", ["linear", "exponential"])
+def test_graded_ndcg_equals_scikit_learn(gain, at):
+    rng = np.random.default_rng(4)
+    relevance = rng.integers(0, 4, (50, 12))
+    relevance[0], relevance[1] = 2, 0
+    scores = np.round(rng.standard_normal(relevance.shape), 1)
+    gains = 2.0**relevance - 1 if gain == "exponential" else relevance
+    expected = [sklearn.metrics.ndcg_score(gains[[k]], scores[[k]], k=at) for k in range(2, 50)]
+    settings = {"gain": gain, "at": at}
+    each = metrics.graded_ndcg_score(scores, relevance, dim=1, reduction="none", **settings)
+    # Equal gains in all places: any order is ideal, so there is nothing to measure.
+    assert np.isnan(each[:2]).all()
+    np.testing.assert_allclose(each[2:], expected, atol=1e-12)
+    assert metrics.graded_ndcg_score(scores, relevance, dim=1, **settings) == pytest.approx(np.mean(expected), abs=1e-12)
+    assert metrics.graded_ndcg_score(scores, relevance, dim=1, reduction="sum", **settings) == pytest.approx(sum(expected))
+    groups = np.repeat(np.arange(50)[::-1], 12)
+    flat = metrics.graded_ndcg_score(scores.ravel(), relevance.ravel(), groups=groups, reduction="none", **settings)
+    np.testing.assert_array_equal(flat[::-1], each)
+    padded = np.c_[relevance, np.full(50, -1)], np.c_[scores, np.full(50, np.inf)]
+    again = metrics.graded_ndcg_score(padded[1], padded[0], dim=1, ignore_index=-1, reduction="none", **settings)
+    np.testing.assert_array_equal(again, each)
+    loss = tl.DirectLoss(tl.GradedNDCG(**settings))(torch.tensor(scores.T), torch.tensor(relevance.T))
+    assert loss.item() == pytest.approx(1 - np.mean(expected), abs=1e-12)
+
+
+def test_graded_ndcg_takes_tensors_and_weights_and_refuses_what_makes_no_sense():
+    scores, relevance = torch.tensor([[0.3, 0.2], [0.1, 0.9]]).bfloat16(), torch.tensor([[2, 0], [1, 1]])
+    each = metrics.graded_ndcg_score(scores, relevance, reduction="none")
+    assert metrics.graded_ndcg_score(scores, relevance, weight=[3.0, 1.0]) == pytest.approx((3 * each[0] + each[1]) / 4)
+    assert metrics.graded_ndcg_score([1, 2], [1, 0], gain="linear", at=1) == 0.0
+    with pytest.raises(ValueError, match="gain='log'"):
+        metrics.graded_ndcg_score([0.1], [1], gain="log")
+    with pytest.raises(ValueError, match="at must be"):
+        metrics.graded_ndcg_score([0.1], [1], at=0)
+    with pytest.raises(ValueError, match=r"target\[1\] is -1"):
+        metrics.graded_ndcg_score([0.1, 0.2], [1, -1])
+    with pytest.raises(ValueError, match="ranking 0 has one class only"):
+        metrics.graded_ndcg_score([0.1, 0.2], [1, 1], on_one_class="raise")
+    with pytest.raises(TypeError, match="num_relevant"):
+        metrics.graded_ndcg_score([0.1, 0.2], [1, 0], num_relevant=3)

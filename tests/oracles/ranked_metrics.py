@@ -97,6 +97,21 @@ def recall_at_precision(precision: float) -> Metric:
     return metric
 
 
+def separable(m: Callable[[int, int], float], perfect: Callable[[int], float]) -> Metric:
+    """``sum m(i, c) / perfect(relevant)`` over the positives, each with its place i among them and the c negatives before it."""
+
+    def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
+        result = np.zeros(len(ranked))
+        for a, labels in enumerate(ranked.tolist()):
+            i = c = 0
+            for label in labels:
+                i, c = i + label, c + 1 - label
+                result[a] += m(i, c) if label else 0.0
+        return result / perfect(relevant)
+
+    return metric
+
+
 def threshold_points(scores: np.ndarray, labels: np.ndarray) -> list[tuple[int, int]]:
     """(true positives, false positives) of every threshold, from the highest down."""
     return [(int(labels[scores >= cut].sum()), int((1 - labels)[scores >= cut].sum())) for cut in np.unique(scores)[::-1]]

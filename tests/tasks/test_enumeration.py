@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -69,6 +70,16 @@ def sklearn_partial_auc(scores: np.ndarray, labels: np.ndarray) -> float:
     return float((2 * standardized - 1) * (0.6 - lowest) + lowest) / 0.6
 
 
+def steps(i: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """A sum of a concave function and a step, uneven in i."""
+    return np.sqrt(1 - c / 10) / i + np.where(i + c <= 3, 1 + i % 2, 0)
+
+
+steps_oracle = oracle.separable(
+    lambda i, c: math.sqrt(1 - c / 10) / i + (1 + i % 2 if i + c <= 3 else 0),
+    lambda relevant: sum(1 / i + (1 + i % 2 if i <= 3 else 0) for i in range(1, relevant + 1)),
+)
+
 CASES = {
     "average precision": Case(
         tl.AveragePrecision(),
@@ -113,6 +124,26 @@ CASES = {
         oracle.recall_at_precision(0.6),
         at_threshold(lambda points, P, N: max([tp / P for tp, fp in points if tp / (tp + fp) >= 0.6 - 1e-9], default=0.0)),
     ),
+    "own average precision": Case(
+        tl.SeparableMetric(lambda i, c: i / (i + c), ties="together", convex=True),
+        oracle.average_precision,
+        lambda s, y: sklearn.metrics.average_precision_score(y, s),
+    ),
+    "own ndcg": Case(
+        tl.SeparableMetric(lambda i, c: 1 / np.log2(1 + i + c)), oracle.ndcg, lambda s, y: sklearn.metrics.ndcg_score([y], [s])
+    ),
+    "own roc auc": Case(
+        tl.SeparableMetric(lambda i, c, num_negatives: 1 - c / num_negatives, convex=True),
+        oracle.partial_auc(0, 1),
+        lambda s, y: sklearn.metrics.roc_auc_score(y, s),
+    ),
+    "own precision at k": Case(
+        tl.SeparableMetric(lambda i, c: (i + c <= 3) / 3, normalize=False),
+        oracle.precision_at_k(3),
+        mean_over_orders(oracle.precision_at_k(3)),
+    ),
+    "own steps": Case(tl.SeparableMetric(steps), steps_oracle, mean_over_orders(steps_oracle)),
+    "own steps, worst order of ties": Case(tl.SeparableMetric(steps, ties="worst"), steps_oracle, worst_order(steps_oracle)),
 }
 
 
@@ -189,7 +220,17 @@ def test_every_registered_ranking_task_is_enumerated():
 
 @pytest.mark.parametrize("update", ["positive", "negative"])
 @pytest.mark.parametrize(
-    "name", ["average precision", "ndcg", "recall at fpr", "recall at k", "precision at recall", "recall at precision"]
+    "name",
+    [
+        "average precision",
+        "ndcg",
+        "recall at fpr",
+        "recall at k",
+        "precision at recall",
+        "recall at precision",
+        "own ndcg",
+        "own steps",
+    ],
 )
 def test_missing_relevant_items_equal_enumeration(name, update):
     case = CASES[name]

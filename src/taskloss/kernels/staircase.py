@@ -74,7 +74,7 @@ def _fill_rankings(lists, at_or_above, metric, pull, table, prefer_least, chosen
             rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
             t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
             tied[r] = _fill(lists.positives[rows], t, at_or_above[rows], metric, pull[r], table, prefer_least)
-            _read_off(at_or_above[rows], table, counts[rows])
+            read_off(at_or_above[rows], table, counts[rows])
     return tied
 
 
@@ -90,23 +90,34 @@ def _fill(s, t, limits, metric, pull, table, prefer_least):
     for row in range(len(s) - 1, -1, -1):
         limit = limits[row]
         _rises(s[row], t, row + 1, limit, metric, pull, rises)
-        value = 0.0
-        record = -np.inf
-        c = limit
-        while c >= 0:
-            base = c & ~63
-            word = np.uint64(0)
-            while c >= base:
-                value += rises[c]
-                candidate = value + best[c]
-                equal = candidate == record
-                tied |= equal
-                word |= np.uint64((candidate > record) | (equal & prefer_least)) << np.uint64(c - base)
-                record = candidate if candidate > record else record
-                best[c] = record
-                c -= 1
-            table[offset + (base >> 6)] = word
+        tied |= fill_row(rises, limit, prefer_least, best, table[offset:])
         offset += (limit >> 6) + 1
+    return tied
+
+
+@kernel
+def fill_row(rises, limit, prefer_least, best, words):
+    """``best[c] <- max_{c' >= c} best[c'] + sum of rises[c'..limit]`` for c up to ``limit``, its bits to ``words``.
+
+    Tells whether two cells were ever exactly equal.
+    """
+    tied = False
+    value = 0.0
+    record = -np.inf
+    c = limit
+    while c >= 0:
+        base = c & ~63
+        word = np.uint64(0)
+        while c >= base:
+            value += rises[c]
+            candidate = value + best[c]
+            equal = candidate == record
+            tied |= equal
+            word |= np.uint64((candidate > record) | (equal & prefer_least)) << np.uint64(c - base)
+            record = candidate if candidate > record else record
+            best[c] = record
+            c -= 1
+        words[base >> 6] = word
     return tied
 
 
@@ -119,7 +130,7 @@ def _rises(score, t, i, limit, metric, pull, rises):
 
 
 @kernel
-def _read_off(limits, table, counts):
+def read_off(limits, table, counts):
     """Follow the bits from the first row (written last) to the last: the nearest marked cell at or above the current count."""
     start = 0
     for limit in limits:

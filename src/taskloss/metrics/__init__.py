@@ -11,6 +11,7 @@ from taskloss.metrics.counts import (
 )
 from taskloss.metrics.ranking import (
     average_precision_score,
+    graded_ndcg_score,
     ndcg_score,
     partial_auc_score,
     precision_at_k_score,
@@ -20,6 +21,7 @@ from taskloss.metrics.ranking import (
     recall_at_precision_score,
     reciprocal_rank_score,
     roc_auc_score,
+    separable_score,
 )
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "balanced_accuracy_score",
     "fbeta_score",
     "g_mean_score",
+    "graded_ndcg_score",
     "jaccard_score",
     "mcc_score",
     "mean_iou_score",
@@ -40,4 +43,5 @@ __all__ = [
     "recall_at_precision_score",
     "reciprocal_rank_score",
     "roc_auc_score",
+    "separable_score",
 ]

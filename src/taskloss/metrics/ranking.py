@@ -8,8 +8,8 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from taskloss import _checks
-from taskloss.layout import Rankings, read_rankings, to_numpy
-from taskloss.metrics import of_rankings
+from taskloss.layout import Layout, Rankings, read_rankings, to_numpy
+from taskloss.metrics import graded, of_rankings, separable, term_checks
 from taskloss.metrics.reduction import REDUCTIONS, as_optional_array, as_scores, reduce_values
 
 
@@ -122,6 +122,36 @@ def ndcg_score(
     return _score(lambda rankings: of_rankings.ndcg(rankings, at), scores, target, num_relevant, **options)
 
 
+def graded_ndcg_score(
+    scores: Any, target: Any, *, gain: str = graded.GAINS[0], at: int | None = None, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    r"""Normalized discounted cumulative gain of graded relevance (0, 1, 2, ...); mean over the orders of ties.
+
+    .. math:: \mathrm{NDCG} = \frac{1}{Z} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rank}_i)}
+
+    with Z the sum of the ideal order. With the linear gain equal to scikit-learn's ``ndcg_score``. A ranking whose gains are all
+    equal is undefined.
+
+    Args:
+        scores: floats of any shape, array or tensor.
+        target: grades of at least 0, same shape.
+        gain: ``"exponential"``, ``2**relevance - 1``, or ``"linear"``, the relevance itself.
+        at: count only the first ``at`` places.
+        options: see :class:`MetricOptions`.
+
+    >>> round(graded_ndcg_score([0.9, 0.8, 0.7], [0, 2, 1]), 4)
+    0.659
+    """
+    _checks.check_choice("gain", gain, graded.GAINS)
+    _checks.check_optional_count("at", at)
+
+    def read(scores: np.ndarray, target: np.ndarray, **call: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
+        rankings = graded.read_graded(scores, target, gain=gain, at=at, **call)
+        return rankings.layout, ~rankings.defined, graded.ndcg(rankings)
+
+    return _values(read, scores, target, **options)
+
+
 def reciprocal_rank_score(
     scores: Any, target: Any, *, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
@@ -187,11 +217,43 @@ def recall_at_k_score(
     return _score(values, scores, target, num_relevant, **options)
 
 
-def _score(
-    values_of: Callable[[Rankings], np.ndarray],
+def separable_score(
     scores: Any,
     target: Any,
-    num_relevant: Any,
+    m: separable.TermFunction,
+    *,
+    normalize: bool = True,
+    ties: str = separable.TIES[0],
+    num_relevant: Any = None,
+    **options: Unpack[MetricOptions],
+) -> float | np.ndarray:
+    """A metric of your own, a sum of terms ``m(i, c)``: one minus the loss of :class:`taskloss.SeparableMetric`, which see.
+
+    >>> round(separable_score([0.9, 0.8, 0.7], [0, 1, 1], lambda i, c: 1 / np.sqrt(i + c)), 4)
+    0.7524
+    """
+    term_checks.check_term_function(m, separable.SIZES)
+    _checks.check_choice("ties", ties, separable.TIES)
+    return _score(lambda rankings: separable.of_prediction(m, rankings, normalize, ties), scores, target, num_relevant, **options)
+
+
+def _score(
+    values_of: Callable[[Rankings], np.ndarray], scores: Any, target: Any, num_relevant: Any, **options: Unpack[MetricOptions]
+) -> float | np.ndarray:
+    """A metric of binary relevance."""
+    relevant = as_optional_array(num_relevant)
+
+    def read(scores: np.ndarray, target: np.ndarray, **call: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
+        layout, rankings = read_rankings(scores, target, num_relevant=relevant, **call)
+        return layout, rankings.undefined, values_of(rankings)
+
+    return _values(read, scores, target, **options)
+
+
+def _values(
+    read: Callable[..., tuple[Layout, np.ndarray, np.ndarray]],
+    scores: Any,
+    target: Any,
     *,
     dim: int | tuple[int, ...] | None = None,
     groups: Any = None,
@@ -200,16 +262,16 @@ def _score(
     reduction: str = "mean",
     on_one_class: str = "skip",
 ) -> float | np.ndarray:
+    """Read arrays, ``read`` giving the layout, the undefined rankings and a value of each, and reduce."""
     _checks.check_choice("reduction", reduction, REDUCTIONS)
     _checks.check_choice("on_one_class", on_one_class, ("skip", "raise"))
-    layout, rankings = read_rankings(
+    layout, undefined, values = read(
         as_scores(scores),
         to_numpy(target),
         dims=_checks.as_dims(dim),
         groups=as_optional_array(groups),
         ignore_index=ignore_index,
-        num_relevant=as_optional_array(num_relevant),
     )
     if on_one_class == "raise":
-        _checks.check_two_classes(rankings.undefined)
-    return reduce_values(np.where(rankings.undefined, np.nan, values_of(rankings)), weight, layout, reduction)
+        _checks.check_two_classes(undefined)
+    return reduce_values(np.where(undefined, np.nan, values), weight, layout, reduction)

@@ -7,6 +7,7 @@ from taskloss.tasks.graded import GradedNDCG
 from taskloss.tasks.ndcg import NDCG
 from taskloss.tasks.precision import AveragePrecision, PrecisionAtRecall, RecallAtPrecision, ReciprocalRank
 from taskloss.tasks.registry import as_task, register, registered
+from taskloss.tasks.separable import SeparableMetric
 from taskloss.tasks.task import Call, Inference, Task
 from taskloss.tasks.top_k import PrecisionAtK, RecallAtK
 
@@ -31,6 +32,7 @@ __all__ = [
     "RecallAtK",
     "RecallAtPrecision",
     "ReciprocalRank",
+    "SeparableMetric",
     "Task",
     "ZeroOne",
     "as_task",

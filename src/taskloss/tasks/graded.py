@@ -18,8 +18,8 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.positions import place_discounts
-from taskloss.layout import Layout, lay_out, ranked_dims, ranking_weights, values_shape
+from taskloss.layout import ranked_dims, ranking_weights, values_shape
+from taskloss.metrics import graded
 from taskloss.tasks.registry import register
 from taskloss.tasks.task import Call, Inference, Task
 
@@ -33,9 +33,9 @@ class GradedNDCG(Task):
     ``ndcg_score``, which takes the mean over the orders of tied samples. A ranking whose gains are all equal is undefined.
 
     Args:
-        gain: ``"exponential"``, ``2**relevance - 1``, or ``"linear"``, the relevance itself. at: count only the first ``at``
-        places. Samples outside them in both answers get no gradient, so leave it out in training unless
-            that is what you want.
+        gain: ``"exponential"``, ``2**relevance - 1``, or ``"linear"``, the relevance itself.
+        at: count only the first ``at`` places. Samples outside them in both answers get no gradient, so leave it out in
+            training unless that is what you want.
         on_one_class: as for :class:`~taskloss.AveragePrecision`.
 
     >>> import torch, taskloss as tl
@@ -45,37 +45,29 @@ class GradedNDCG(Task):
 
     target_kind: ClassVar[str] = "graded"
     options: ClassVar[frozenset[str]] = frozenset({"dim", "groups", "ignore_index", "weight"})
-    gain: str = "exponential"
+    gain: str = graded.GAINS[0]
     at: int | None = None
     on_one_class: str = "skip"
 
     def __post_init__(self) -> None:
-        _checks.check_choice("gain", self.gain, ("exponential", "linear"))
+        _checks.check_choice("gain", self.gain, graded.GAINS)
         _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))
         _checks.check_optional_count("at", self.at)
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> GradedInference:
         self.refuse_unknown(call)
-        _checks.check_shapes(scores, target)
-        layout = lay_out(scores.shape, ranked_dims(call.dims), call.groups)
-        ignored = np.zeros(target.shape, bool) if call.ignore_index is None else target == call.ignore_index
-        _checks.check_finite(scores, ~ignored)
-        _checks.check_relevance(target, ignored, exponential=self.gain == "exponential")
-        relevance = np.where(ignored, 0, target).astype(np.float64)
-        gains = np.exp2(relevance) - 1.0 if self.gain == "exponential" else relevance
-        keys = np.where(ignored, 0, scores).astype(np.float64)
-        inference = GradedInference(
-            layout,
-            keys.reshape(-1),
-            gains.reshape(-1),
-            ignored.reshape(-1),
-            self.at,
-            scores.dtype,
-            ranking_weights(layout, call.weight),
+        rankings = graded.read_graded(
+            scores,
+            target,
+            gain=self.gain,
+            at=self.at,
+            dims=call.dims,
+            groups=call.groups,
+            ignore_index=call.ignore_index,
         )
         if self.on_one_class == "raise":
-            _checks.check_two_classes(~inference.defined)
-        return inference
+            _checks.check_two_classes(~rankings.defined)
+        return GradedInference(rankings, scores.dtype, ranking_weights(rankings.layout, call.weight))
 
     def values_shape(
         self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
@@ -86,66 +78,38 @@ class GradedNDCG(Task):
 class GradedInference(Inference[np.ndarray]):
     """An answer is the discount of each sample's place, flat."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        scores: np.ndarray,
-        gains: np.ndarray,
-        ignored: np.ndarray,
-        at: int | None,
-        dtype: np.dtype,
-        weights: np.ndarray,
-    ) -> None:
-        self.values_shape = layout.values_shape
+    def __init__(self, rankings: graded.GradedRankings, dtype: np.dtype, weights: np.ndarray) -> None:
+        self.values_shape = rankings.layout.values_shape
+        self.defined = rankings.defined
         self.weights = weights
-        self._layout = layout
-        self._scores, self._gains, self._ignored = scores, gains, ignored
-        self._cut = len(scores) if at is None else at
+        self._rankings = rankings
         self._dtype = dtype
-        self._owner = layout.full_owner()
-        ideal = self._sum(gains * self._order_by(gains))
-        self.defined = (ideal > 0) & self._several_gains()
-        self._ideal = np.where(self.defined, ideal, 1.0)
-
-    def _order_by(self, keys: np.ndarray) -> np.ndarray:
-        return place_discounts(keys, self._ignored, self._layout.owner, self._layout.rankings, self._cut)
-
-    def _sum(self, values: np.ndarray) -> np.ndarray:
-        """Sums a ranking, added up by size: the order of the samples must not show in the last bit."""
-        order = np.lexsort((values, self._owner))
-        return np.bincount(self._owner[order], values[order], self._layout.rankings)
-
-    def _several_gains(self) -> np.ndarray:
-        lowest, highest = np.full(self._layout.rankings, np.inf), np.full(self._layout.rankings, -np.inf)
-        kept = ~self._ignored
-        np.minimum.at(lowest, self._owner[kept], self._gains[kept])
-        np.maximum.at(highest, self._owner[kept], self._gains[kept])
-        return lowest < highest
+        self._ideal = rankings.ideal()
 
     def predict(self) -> np.ndarray:
-        return self._order_by(self._scores)
+        return self._rankings.discounts_by(self._rankings.scores)
 
     def augment(self, weight: float) -> np.ndarray:
-        return self._order_by(self._scores - weight * self._gains)
+        return self._rankings.discounts_by(self._rankings.scores - weight * self._rankings.gains)
 
     def truth(self) -> np.ndarray:
         """By gain, equal gains by score: of all the ideal orders the one that scores highest."""
-        order = np.lexsort((self._scores, self._gains))
-        gains, scores = self._gains[order], self._scores[order]
+        order = np.lexsort((self._rankings.scores, self._rankings.gains))
+        gains, scores = self._rankings.gains[order], self._rankings.scores[order]
         differs = (gains[1:] != gains[:-1]) | (scores[1:] != scores[:-1])
         keys = np.zeros(len(order))
         keys[order[1:]] = np.cumsum(differs)
-        return self._order_by(keys)
+        return self._rankings.discounts_by(keys)
 
     def loss(self, answer: np.ndarray) -> np.ndarray:
-        return 1.0 - self._sum(self._gains * answer) / self._ideal
+        return 1.0 - self._rankings.sums(self._rankings.gains * answer) / self._ideal
 
     def score_difference(self, answer: np.ndarray, reference: np.ndarray) -> np.ndarray:
-        return self._sum(self._scores * (answer - reference)) / self._ideal
+        return self._rankings.sums(self._rankings.scores * (answer - reference)) / self._ideal
 
     def feature_difference(self, answer: np.ndarray, reference: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        difference = (answer - reference) * (factor / self._ideal)[self._owner]
-        return difference.astype(self._dtype).reshape(self._layout.shape)
+        difference = (answer - reference) * (factor / self._ideal)[self._rankings.owner]
+        return difference.astype(self._dtype).reshape(self._rankings.layout.shape)
 
     def owner(self) -> np.ndarray:
-        return self._owner
+        return self._rankings.owner
