@@ -14,8 +14,10 @@ PACKAGE = Path(taskloss.__file__).parent
 # A module may import those above it.
 LAYERS = [
     "_checks",
+    "_output_checks",
     "kernels",
     "layout",
+    "class_layout",
     "metrics",
     "tasks",
     "direct",

@@ -16,6 +16,7 @@ from taskloss.tasks import (
     ROCAUC,
     AveragePrecision,
     GradedNDCG,
+    MultiClass,
     PartialAUC,
     PrecisionAtK,
     PrecisionAtRecall,
@@ -24,6 +25,7 @@ from taskloss.tasks import (
     RecallAtPrecision,
     ReciprocalRank,
     Task,
+    TopKError,
     register,
 )
 
@@ -35,6 +37,7 @@ __all__ = [
     "AveragePrecision",
     "DirectLoss",
     "GradedNDCG",
+    "MultiClass",
     "PartialAUC",
     "PerceptronLoss",
     "PrecisionAtK",
@@ -45,6 +48,7 @@ __all__ = [
     "ReciprocalRank",
     "StructuredHingeLoss",
     "Task",
+    "TopKError",
     "__version__",
     "functional",
     "metrics",

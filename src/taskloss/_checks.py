@@ -146,6 +146,11 @@ def check_weight(weight: np.ndarray, shape: tuple[int, ...], scores_shape: tuple
         raise ValueError("weight must be finite and not negative")
 
 
+def first_place(mask: np.ndarray) -> tuple[tuple[int, ...], str]:
+    """The index of the first True, and its text."""
+    return _as_tuple(mask), _first(mask)
+
+
 def _as_tuple(mask: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
 

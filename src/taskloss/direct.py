@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks
+from taskloss.kernels.sums import order_free_sum
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import as_task, handle_of, task_of
 from taskloss.tasks.task import Call, Inference, Task
@@ -129,9 +130,9 @@ def _evaluate_now(
     values, step = RULES[rule](inference, epsilon, with_gradient)
     share = np.where(inference.defined, inference.weights, 0.0)
     if reduction == "mean" and share.any():
-        share = share / share.sum()
+        share = share / order_free_sum(share)
     values = np.where(inference.defined, values, 0.0) * share
-    result = values.reshape(inference.values_shape) if reduction == "none" else values.sum()
+    result = values.reshape(inference.values_shape) if reduction == "none" else np.float64(order_free_sum(values))
     gradient, owner = np.empty(0, array.dtype), np.empty(0, np.int64)
     if with_gradient and step is not None:
         gradient = inference.feature_difference(step.answer, step.reference, step.factor * share)
@@ -196,7 +197,7 @@ class _TaskLoss(torch.autograd.Function):
     @staticmethod
     def vmap(*arguments: Any) -> Any:
         raise RuntimeError(
-            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch and the ranked axis as dim="
+            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch (rankings: with the ranked axis as dim=)"
         )
 
 

@@ -16,7 +16,9 @@ LOSSES: dict[str, Callable[..., torch.nn.Module]] = {
     "perceptron": tl.PerceptronLoss,
 }
 
-every_task = pytest.mark.parametrize("task", [pytest.param(cls(), id=name) for name, cls in tl.tasks.registered().items()])
+TASKS: dict[str, tl.Task] = {name: cls() for name, cls in tl.tasks.registered().items()}
+
+every_task = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
 every_loss = pytest.mark.parametrize("make_loss", [pytest.param(make, id=name) for name, make in LOSSES.items()])
 
 
@@ -33,7 +35,18 @@ def _binary_target(shape: tuple[int, ...], generator: torch.Generator) -> torch.
 TARGETS: dict[str, Callable[[tuple[int, ...], torch.Generator], torch.Tensor]] = {
     "binary": _binary_target,
     "graded": lambda shape, generator: _binary_target(shape, generator) * torch.randint(1, 4, shape, generator=generator),
+    "class": lambda shape, generator: torch.randint(shape[1], shape[:1], generator=generator),
 }
+
+
+# Kinds of target whose samples have several scores: the axes of one sample.
+SAMPLE_AXES: dict[str, tuple[int, ...]] = {"class": (6,)}
+
+
+def scores_shape(task: tl.Task, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape itself; with several scores a sample, one axis of samples (none if ``shape`` is empty) and the sample's axes."""
+    axes = SAMPLE_AXES.get(task.target_kind)
+    return shape if axes is None else (0 if 0 in shape else shape[0], *axes)
 
 
 def example(
@@ -41,6 +54,7 @@ def example(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Float64 scores and a target that the task takes."""
     generator = torch.Generator().manual_seed(seed)
+    shape = scores_shape(task, shape)
     target = TARGETS[task.target_kind](shape, generator)
     scores = torch.randn(shape, generator=generator, dtype=torch.float64)
     return (scores.mul(2).round() if ties else scores), target
@@ -63,3 +77,9 @@ def needs(task: tl.Task, *options: str) -> None:
     for option in options:
         if option not in task.options:
             pytest.skip(f"{type(task).__name__} has no {option}")
+
+
+def needs_one_score_a_sample(task: tl.Task) -> None:
+    """Skip what makes sense only where scores and target have one shape."""
+    if task.target_kind in SAMPLE_AXES:
+        pytest.skip(f"{type(task).__name__} has several scores a sample")

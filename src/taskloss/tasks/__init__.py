@@ -2,6 +2,7 @@
 
 from taskloss.tasks.auc import ROCAUC, PartialAUC, RecallAtFPR
 from taskloss.tasks.graded import GradedNDCG
+from taskloss.tasks.multiclass import MultiClass, TopKError
 from taskloss.tasks.ndcg import NDCG
 from taskloss.tasks.precision import AveragePrecision, PrecisionAtRecall, RecallAtPrecision, ReciprocalRank
 from taskloss.tasks.registry import as_task, register, registered
@@ -15,6 +16,7 @@ __all__ = [
     "Call",
     "GradedNDCG",
     "Inference",
+    "MultiClass",
     "PartialAUC",
     "PrecisionAtK",
     "PrecisionAtRecall",
@@ -23,6 +25,7 @@ __all__ = [
     "RecallAtPrecision",
     "ReciprocalRank",
     "Task",
+    "TopKError",
     "as_task",
     "register",
     "registered",

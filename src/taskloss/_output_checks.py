@@ -1,0 +1,100 @@
+"""Checks of class indices, cost matrices and the answers of solvers, with their messages. No mathematics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from taskloss._checks import first_place
+
+
+def check_class_shapes(scores_shape: tuple[int, ...], target_shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """The target has the shape of the scores without the axis of the classes."""
+    if target_shape == expected:
+        return
+    advice = ""
+    if target_shape == scores_shape:
+        advice = ". One-hot targets become indices with target.argmax(1)"
+    elif target_shape == (*expected, 1):
+        advice = ". Drop the last axis of the target: target.squeeze(-1)"
+    elif len(scores_shape) > 2 and target_shape == scores_shape[:-1]:
+        advice = ". If the classes are the last axis of the scores, pass scores.movedim(-1, 1)"
+    raise ValueError(
+        f"scores has shape {scores_shape} and target has shape {target_shape}; expected class indices of shape {expected}, "
+        f"that of the scores without the axis of the classes (axis 1, or the only one){advice}"
+    )
+
+
+def check_class_indices(target: np.ndarray, classes: int, ignored: np.ndarray | None) -> None:
+    """Whole numbers from 0 to K - 1, apart from ignored samples."""
+    if not (np.issubdtype(target.dtype, np.integer) or target.dtype == np.bool_):
+        raise TypeError(
+            f"target must hold class indices, integers from 0 to {classes - 1}, got {target.dtype}; class probabilities are not "
+            "a target here: take target.argmax(1), or target.long() for indices stored as floats"
+        )
+    bad = (target < 0) | (target >= classes)
+    if ignored is not None:
+        bad &= ~ignored
+    if bad.any():
+        place, text = first_place(bad)
+        raise ValueError(
+            f"target[{text}] is {target[place]}; expected class indices from 0 to {classes - 1}, since the scores have {classes} "
+            "classes. Samples without a class are marked with ignore_index"
+        )
+
+
+def check_places(k: int, classes: int) -> None:
+    """No more places than classes."""
+    if k > classes:
+        raise ValueError(
+            f"the answer holds k={k} classes, but the scores have only {classes} along their class axis; choose k below"
+        )
+
+
+def check_sample_weight(weight: np.ndarray, shape: tuple[int, ...], classes: int) -> None:
+    """A finite weight of at least zero for each sample."""
+    if weight.shape != shape:
+        advice = ". For a weight a class pass weight=class_weight[target]" if weight.shape == (classes,) else ""
+        raise ValueError(f"weight has shape {weight.shape}; expected one weight a sample, shape {shape}{advice}")
+    _check_weight_values(weight)
+
+
+def check_instance_weight(weight: np.ndarray, shape: tuple[int, ...]) -> None:
+    """A finite weight of at least zero for each instance of the batch."""
+    if weight.shape != shape:
+        raise ValueError(f"weight has shape {weight.shape}; expected one weight an instance, shape {shape}")
+    _check_weight_values(weight)
+
+
+def _check_weight_values(weight: np.ndarray) -> None:
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError("weight must be finite and not negative")
+
+
+def as_cost_matrix(cost: Any) -> np.ndarray:
+    """Costs as float64: square, finite, not negative, zero on the diagonal."""
+    if isinstance(cost, torch.Tensor):
+        cost = cost.detach().cpu().double().numpy()
+    try:
+        matrix = np.array(cost, np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"cost must be a square matrix of numbers, got {type(cost).__name__}: {error}") from error
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
+        raise ValueError(f"cost has shape {matrix.shape}; expected a square matrix, cost[target, predicted]")
+    for bad, rule in (
+        (~np.isfinite(matrix), "costs must be finite"),
+        (matrix < 0, "costs must not be negative"),
+        (np.eye(len(matrix), dtype=bool) & (matrix != 0), "the right class must cost nothing; subtract it from its row"),
+    ):
+        if bad.any():
+            place, text = first_place(bad)
+            raise ValueError(f"cost[{text}] is {matrix[place]}: {rule}")
+    return matrix
+
+
+def check_cost_fits(cost: np.ndarray, classes: int) -> None:
+    """As many rows as the scores have classes."""
+    if len(cost) != classes:
+        raise ValueError(f"cost is {len(cost)} x {len(cost)}, but the scores have {classes} classes; expected one row a class")
