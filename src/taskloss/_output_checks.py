@@ -98,3 +98,14 @@ def check_cost_fits(cost: np.ndarray, classes: int) -> None:
     """As many rows as the scores have classes."""
     if len(cost) != classes:
         raise ValueError(f"cost is {len(cost)} x {len(cost)}, but the scores have {classes} classes; expected one row a class")
+
+
+def check_all_classes(counts: np.ndarray) -> None:
+    """For those who want an error: every class has a sample, and there are at least two."""
+    if len(counts) < 2:
+        raise ValueError(f"the scores have {len(counts)} class, so no area is defined; expected at least 2 classes")
+    if (counts == 0).any():
+        raise ValueError(
+            f"class {int((counts == 0).argmax())} has no sample in the target, so its areas are undefined; use larger or "
+            "stratified samples, or on_one_class='skip'"
+        )

@@ -197,7 +197,7 @@ class _TaskLoss(torch.autograd.Function):
     @staticmethod
     def vmap(*arguments: Any) -> Any:
         raise RuntimeError(
-            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch (rankings: with the ranked axis as dim=)"
+            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch (and the ranked axis as dim=)"
         )
 
 

@@ -11,9 +11,9 @@ An answer for one sample is a set S of k classes, its feature ``psi`` the indica
 A linear function of ``psi`` over the sets of size k is maximized by the k largest *keys*, whatever the sign of w: augmented
 inference is exact, and is the prediction of shifted scores. (With k = 1 the second form is the first one with 0/1 costs.)
 
-**Ties.** The maximizing sets all contain the classes with keys above the k-th largest, the *threshold*, and any of those with a key
-equal to it. The feature is the mean over all the maximizing sets: 1 above the threshold, ``(k - above) / tied`` at it. So the order
-of the classes never matters.
+**Ties.** The maximizing sets all contain the classes with keys above the k-th largest, the *threshold*, and any of those with
+a key equal to it. The feature is the mean over all the maximizing sets: 1 above the threshold, ``(k - above) / tied`` at it. So
+the order of the classes never matters.
 
 **Rounding.** Keys are differences to the prediction's threshold. They are exact for the classes that compete for a place, so
 equal scores of 1e30 still see a cost of 1.

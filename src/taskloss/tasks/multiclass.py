@@ -77,8 +77,9 @@ class MultiClass(ClassTask):
 
     For each sample ``F(k) = scores_k``, ``psi`` is one-hot, and the augmented answer is
     ``argmax_k scores_k + weight * cost[target, k]`` (McAllester, Hazan, Keshet 2010). Call it as
-    ``torch.nn.functional.cross_entropy``: scores ``(n, K)`` with target ``(n,)``, or ``(B, K, H, W)`` with ``(B, H, W)``. Options:
-    ``ignore_index``, ``weight`` (one a sample; the mean is then a weighted mean), ``reduction`` (``"none"``: one value a sample).
+    ``torch.nn.functional.cross_entropy``: scores ``(n, K)`` with target ``(n,)``, or ``(B, K, H, W)`` with ``(B, H, W)``.
+    Options: ``ignore_index``, ``weight`` (one a sample; the mean is then a weighted mean), ``reduction`` (``"none"``: one value
+    a sample).
 
     Several classes with the highest score count alike: the value is their mean cost, the feature the mean of theirs.
 
@@ -121,11 +122,11 @@ class MultiClass(ClassTask):
 class TopKError(ClassTask):
     r"""The target is not among the k highest-scoring classes.
 
-    An answer is a set S of k classes, ``F(S) = sum of their scores``, ``psi`` its indicator and ``L(S) = [target not in S]``. Since
-    ``F + w L = w + sum over S of (s_j - w [j = target])``, the augmented answer is the k largest of the scores with w taken off the
-    target's: exact for both updates. The truth is the best-scoring set with the target in it. Ties take the mean over all the
-    maximizing sets. Calls, options and the note on the positive update as for :class:`MultiClass`, which is this task with
-    k = 1.
+    An answer is a set S of k classes, ``F(S)`` the sum of their scores, ``psi`` its indicator and ``L(S) = [target not in S]``.
+    Since ``F + w L = w + sum over S of (s_j - w [j = target])``, the augmented answer is the k largest of the scores with w
+    taken off the target's: exact for both updates. The truth is the best-scoring set with the target in it. Ties take the mean
+    over all the maximizing sets. Calls, options and the note on the positive update as for :class:`MultiClass`, which is this
+    task with k = 1.
 
     Args:
         k: how many classes an answer holds, at most K.

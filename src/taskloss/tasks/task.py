@@ -74,7 +74,7 @@ class Task(ABC):
     """A metric. Subclasses are immutable and hashable (frozen dataclasses), so that they can be shared and compared."""
 
     target_kind: ClassVar[str]
-    """What the target holds: ``"binary"`` 0/1 relevance, ``"graded"`` relevance, ``"class"`` indices, ``"structure"`` features."""
+    """What the target holds: ``"binary"`` 0/1 relevance, ``"graded"`` relevance, ``"class"`` indices, ``"structure"``."""
     options: ClassVar[frozenset[str]]
     """The fields of :class:`Call` that the task honours."""
 
