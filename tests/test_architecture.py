@@ -20,6 +20,7 @@ LAYERS = [
     "class_layout",
     "metrics",
     "tasks",
+    "solvers",
     "direct",
     "functional",
     "retrieval",

@@ -9,7 +9,7 @@
 >>> loss.backward()
 """
 
-from taskloss import functional, metrics, retrieval, tasks
+from taskloss import functional, metrics, retrieval, solvers, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
 from taskloss.tasks import (
     NDCG,
@@ -24,6 +24,7 @@ from taskloss.tasks import (
     RecallAtK,
     RecallAtPrecision,
     ReciprocalRank,
+    Structured,
     Task,
     TopKError,
     register,
@@ -46,6 +47,7 @@ __all__ = [
     "RecallAtK",
     "RecallAtPrecision",
     "ReciprocalRank",
+    "Structured",
     "StructuredHingeLoss",
     "Task",
     "TopKError",
@@ -54,5 +56,6 @@ __all__ = [
     "metrics",
     "register",
     "retrieval",
+    "solvers",
     "tasks",
 ]

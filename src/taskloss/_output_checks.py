@@ -109,3 +109,93 @@ def check_all_classes(counts: np.ndarray) -> None:
             f"class {int((counts == 0).argmax())} has no sample in the target, so its areas are undefined; use larger or "
             "stratified samples, or on_one_class='skip'"
         )
+
+
+def check_grid_shape(shape: tuple[int, ...]) -> None:
+    """Two axes that are not empty, after any batch axes."""
+    if len(shape) < 2 or 0 in shape[-2:]:
+        raise ValueError(f"scores has shape {shape}; expected rows and columns as the last two axes, none of them empty")
+
+
+def check_path_costs(costs: np.ndarray) -> None:
+    """Dijkstra's algorithm needs costs of at least zero."""
+    bad = costs < 0
+    if bad.any():
+        place, text = first_place(bad)
+        raise ValueError(
+            f"the cost at [{text}] is {costs[place]}: shortest paths need costs (minus the scores) of at least zero, and "
+            "augmented inference shifts the predicted costs by up to epsilon (1 for the hinge). Let the network give costs of at "
+            "least epsilon: scores = -(epsilon + softplus(output)); or use MonotoneGridPath, which takes any scores; or "
+            "negative_costs='clip', which is not exact"
+        )
+
+
+def as_vertex(name: str, vertex: tuple[int, int], size: tuple[int, ...]) -> tuple[int, int]:
+    """Row and column counted from the front, inside the grid."""
+    if len(vertex) != 2 or not all(-n <= k < n for k, n in zip(vertex, size, strict=True)):
+        raise ValueError(f"{name}={vertex} is no vertex of a grid of {size[0]} x {size[1]}")
+    return vertex[0] % size[0], vertex[1] % size[1]
+
+
+def check_instances(scores_shape: tuple[int, ...], target_shape: tuple[int, ...], batch_dims: int) -> None:
+    """Scores and target of one shape: batch axes, then at least one axis of an instance."""
+    if len(scores_shape) <= batch_dims:
+        raise ValueError(
+            f"scores has shape {scores_shape}; expected {batch_dims} batch axes (batch_dims) and then the axes of one instance. "
+            "For a single instance add an axis, scores[None], or set batch_dims=0"
+        )
+    if scores_shape != target_shape:
+        raise ValueError(f"scores has shape {scores_shape} and target has shape {target_shape}; expected the same shape")
+
+
+def check_true_features(target: np.ndarray) -> None:
+    """0 and 1 only."""
+    bad = (target != 0) & (target != 1)
+    if bad.any():
+        place, text = first_place(bad)
+        raise ValueError(
+            f"target[{text}] is {target[place]}; expected the feature psi of the true answer, entries 0 and 1. For true costs "
+            "use loss='cost' or loss='regret'"
+        )
+
+
+def check_true_costs(target: np.ndarray) -> None:
+    """Finite numbers."""
+    bad = ~np.isfinite(target)
+    if bad.any():
+        place, text = first_place(bad)
+        raise ValueError(f"target[{text}] is {target[place]}; expected finite true costs")
+
+
+def as_features(answer: Any, shape: tuple[int, ...], unit_interval: bool) -> np.ndarray:
+    """What a solver returned, as float64 of the shape of the scores it was given."""
+    if isinstance(answer, torch.Tensor):
+        answer = answer.detach().cpu().numpy()
+    if not isinstance(answer, (np.ndarray, list, tuple)):
+        raise TypeError(f"the solver returned {type(answer).__name__}; expected psi, an array of shape {shape}")
+    features = np.array(answer, np.float64)
+    if features.shape != shape:
+        raise ValueError(
+            f"the solver returned psi of shape {features.shape} for scores of shape {shape}; expected the same shape. A solver "
+            "that takes one instance at a time needs batched=False, one that takes the whole batch batched=True"
+        )
+    if not np.isfinite(features).all():
+        place, text = first_place(~np.isfinite(features))
+        raise ValueError(f"the solver returned psi[{text}] = {features[place]}; expected finite numbers")
+    bad = (features < 0) | (features > 1)
+    if unit_interval and bad.any():
+        place, text = first_place(bad)
+        raise ValueError(
+            f"the solver returned psi[{text}] = {features[place]}; the Hamming loss needs entries from 0 to 1. For other "
+            "features use loss='cost' or loss='regret'"
+        )
+    return features
+
+
+def worse_than_truth(instance: int, gap: float) -> str:
+    """What a solver's failure means and what to do."""
+    return (
+        f"the solver's answer to instance {instance} scores lower than the truth, by {gap:.3g}. A solver must maximize "
+        "<scores, psi>: give a solver of costs -scores. If the solver is approximate, or the truth is no answer that it could "
+        "give, set on_worse='warn' or 'ignore'"
+    )

@@ -16,7 +16,14 @@ LOSSES: dict[str, Callable[..., torch.nn.Module]] = {
     "perceptron": tl.PerceptronLoss,
 }
 
-TASKS: dict[str, tl.Task] = {name: cls() for name, cls in tl.tasks.registered().items()}
+# Tasks with settings that have no default, or that deserve the contract by themselves.
+SETTINGS: dict[str, tl.Task] = {
+    "multi_class with costs": tl.MultiClass([[abs(i - j) / 2 for j in range(6)] for i in range(6)]),
+    "structured": tl.Structured(tl.solvers.Assignment()),
+    "structured batched": tl.Structured(tl.solvers.MonotoneGridPath(), batched=True, on_worse="ignore"),
+    "structured regret": tl.Structured(tl.solvers.Assignment(), loss="regret", batched=True),
+}
+TASKS: dict[str, tl.Task] = {**{name: cls() for name, cls in tl.tasks.registered().items()}, **SETTINGS}
 
 every_task = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
 every_loss = pytest.mark.parametrize("make_loss", [pytest.param(make, id=name) for name, make in LOSSES.items()])
@@ -36,11 +43,12 @@ TARGETS: dict[str, Callable[[tuple[int, ...], torch.Generator], torch.Tensor]] =
     "binary": _binary_target,
     "graded": lambda shape, generator: _binary_target(shape, generator) * torch.randint(1, 4, shape, generator=generator),
     "class": lambda shape, generator: torch.randint(shape[1], shape[:1], generator=generator),
+    "structure": lambda shape, generator: torch.eye(shape[2])[torch.rand(shape[:2], generator=generator).argsort(-1)],
 }
 
 
 # Kinds of target whose samples have several scores: the axes of one sample.
-SAMPLE_AXES: dict[str, tuple[int, ...]] = {"class": (6,)}
+SAMPLE_AXES: dict[str, tuple[int, ...]] = {"class": (6,), "structure": (3, 3)}
 
 
 def scores_shape(task: tl.Task, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from taskloss.tasks.multiclass import MultiClass, TopKError
 from taskloss.tasks.ndcg import NDCG
 from taskloss.tasks.precision import AveragePrecision, PrecisionAtRecall, RecallAtPrecision, ReciprocalRank
 from taskloss.tasks.registry import as_task, register, registered
+from taskloss.tasks.structured import Structured
 from taskloss.tasks.task import Call, Inference, Task
 from taskloss.tasks.top_k import PrecisionAtK, RecallAtK
 
@@ -24,6 +25,7 @@ __all__ = [
     "RecallAtK",
     "RecallAtPrecision",
     "ReciprocalRank",
+    "Structured",
     "Task",
     "TopKError",
     "as_task",
