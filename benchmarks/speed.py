@@ -185,6 +185,22 @@ def queries() -> Iterator[Row]:
     yield at_most("10,000 queries x 100, groups=, against one list of 1,000,000", in_turn(grouped, one), 2.0)
 
 
+def classes() -> Iterator[Row]:
+    """Class tasks against cross-entropy, forward and backward of both."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randint(10, (10**6,), generator=generator)
+    scores = (torch.randn(10**6, 10, generator=generator) + torch.nn.functional.one_hot(target, 10)).requires_grad_()
+
+    def cross_entropy() -> None:
+        scores.grad = None
+        torch.nn.functional.cross_entropy(scores, target).backward()
+
+    cost = [[abs(i - j) for j in range(10)] for i in range(10)]
+    for name, task, limit in (("", tl.MultiClass(), 1.5), (" with costs", tl.MultiClass(cost), 1.5), ("", tl.TopKError(5), 3.0)):
+        times = in_turn(training_step(scores, target, task=task), cross_entropy)
+        yield at_most(f"{type(task).__name__}{name}, (1,000,000, 10), against cross-entropy", times, limit)
+
+
 MEMORY_PROGRAM = """
 import resource, torch, taskloss as tl
 def step(n):
@@ -245,7 +261,7 @@ def main() -> None:
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}"
     )
     rows = []
-    for part in (against_sort, against_the_table, tasks_against_average_precision, queries, memory, start_up):
+    for part in (against_sort, against_the_table, tasks_against_average_precision, queries, classes, memory, start_up):
         for row in part():
             rows.append(row)
             verdict = "ok" if row.ok else "MISSED"
