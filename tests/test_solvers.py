@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,16 @@ def test_negative_costs():
         tl.solvers.GridShortestPath(neighbours=4)(scores)
     psi = tl.solvers.GridShortestPath(neighbours=4, negative_costs="clip")(scores)
     np.testing.assert_array_equal(psi, [[1, 1], [0, 1]])
+
+
+def test_rounded_zeros_are_no_negative_costs():
+    epsilon = 0.7
+    scores = -torch.full((1, 2, 2), epsilon)
+    assert epsilon > scores.abs().double().max(), "float32 rounds down"
+    target = torch.eye(2)[None]
+    for update in ("positive", "negative"):
+        criterion = tl.DirectLoss(tl.Structured(tl.solvers.GridShortestPath()), epsilon=epsilon, update=update)
+        assert criterion(scores.requires_grad_(), target).item() == 0.0
 
 
 def test_settings_that_make_no_sense():

@@ -83,6 +83,7 @@ def as_cost_matrix(cost: Any) -> np.ndarray:
         raise TypeError(f"cost must be a square matrix of numbers, got {type(cost).__name__}: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
         raise ValueError(f"cost has shape {matrix.shape}; expected a square matrix, cost[target, predicted]")
+    matrix += 0.0  # -0.0 becomes 0.0: equal matrices have equal bytes
     for bad, rule in (
         (~np.isfinite(matrix), "costs must be finite"),
         (matrix < 0, "costs must not be negative"),

@@ -13,6 +13,9 @@ import numpy as np
 from taskloss import _checks, _output_checks
 from taskloss.kernels import grid_paths
 
+# Costs this far below zero, relative to the largest one, are zeros that were rounded.
+_ROUNDING = 1e-6
+
 
 @dataclass(frozen=True)
 class GridShortestPath:
@@ -48,8 +51,9 @@ class GridShortestPath:
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """``psi`` of the shape of ``scores``, ``(..., H, W)``."""
         costs = _as_grids(-np.asarray(scores, np.float64))
-        if self.negative_costs == "clip":
-            costs = np.maximum(costs, 0.0)
+        # Costs that should be epsilon, less epsilon: in float32 they may end a little below zero.
+        slack = np.inf if self.negative_costs == "clip" else _ROUNDING * np.abs(costs).max(initial=0.0)
+        costs = np.where((costs < 0.0) & (costs >= -slack), 0.0, costs)
         _output_checks.check_path_costs(costs)
         size = costs.shape[1:]
         start, end = (_output_checks.as_vertex(name, getattr(self, name), size) for name in ("start", "end"))

@@ -134,6 +134,7 @@ def test_cost_matrices_of_any_kind_and_their_size():
         == tl.MultiClass(((0, 1), (2, 0)))
     )
     assert tl.MultiClass([[0, 1], [1, 0]]) != tl.MultiClass([[0, 1], [2, 0]])
+    assert hash(tl.MultiClass([[0, 1], [-0.0, 0]])) == hash(tl.MultiClass([[0, 1], [0, 0]]))
     assert repr(tl.MultiClass([[0, 1], [2, 0]])) == "MultiClass(cost=[[0.0, 1.0], [2.0, 0.0]])"
     assert repr(tl.MultiClass(1 - np.eye(5))) == "MultiClass(cost=<5 x 5 costs>)"
     with pytest.raises(TypeError, match="square matrix of numbers, got list"):
