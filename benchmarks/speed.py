@@ -226,6 +226,22 @@ def labelings() -> Iterator[Row]:
         yield at_most(f"Jaccard, {update}, 16 images of 512 x 512, against one torch.sort", times, 10.0)
 
 
+def classes() -> Iterator[Row]:
+    """Class tasks against cross-entropy, forward and backward of both."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randint(10, (10**6,), generator=generator)
+    scores = (torch.randn(10**6, 10, generator=generator) + torch.nn.functional.one_hot(target, 10)).requires_grad_()
+
+    def cross_entropy() -> None:
+        scores.grad = None
+        torch.nn.functional.cross_entropy(scores, target).backward()
+
+    cost = [[abs(i - j) for j in range(10)] for i in range(10)]
+    for name, task, limit in (("", tl.MultiClass(), 1.5), (" with costs", tl.MultiClass(cost), 1.5), ("", tl.TopKError(5), 3.0)):
+        times = in_turn(training_step(scores, target, task=task), cross_entropy)
+        yield at_most(f"{type(task).__name__}{name}, (1,000,000, 10), against cross-entropy", times, limit)
+
+
 MEMORY_PROGRAM = """
 import resource, torch, taskloss as tl
 def step(n):
@@ -286,7 +302,8 @@ def main() -> None:
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}"
     )
     rows = []
-    for part in (against_sort, against_the_table, tasks_against_average_precision, queries, labelings, memory, start_up):
+    parts = (against_sort, against_the_table, tasks_against_average_precision, queries, labelings, classes, memory, start_up)
+    for part in parts:
         for row in part():
             rows.append(row)
             verdict = "ok" if row.ok else "MISSED"

@@ -9,7 +9,7 @@
 >>> loss.backward()
 """
 
-from taskloss import functional, metrics, retrieval, tasks
+from taskloss import functional, metrics, retrieval, solvers, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
 from taskloss.tasks import (
     MCC,
@@ -23,6 +23,7 @@ from taskloss.tasks import (
     GMean,
     GradedNDCG,
     Jaccard,
+    MultiClass,
     PartialAUC,
     PrecisionAtK,
     PrecisionAtRecall,
@@ -31,7 +32,9 @@ from taskloss.tasks import (
     RecallAtPrecision,
     ReciprocalRank,
     SeparableMetric,
+    Structured,
     Task,
+    TopKError,
     ZeroOne,
     register,
 )
@@ -51,6 +54,7 @@ __all__ = [
     "GMean",
     "GradedNDCG",
     "Jaccard",
+    "MultiClass",
     "PartialAUC",
     "PerceptronLoss",
     "PrecisionAtK",
@@ -60,13 +64,16 @@ __all__ = [
     "RecallAtPrecision",
     "ReciprocalRank",
     "SeparableMetric",
+    "Structured",
     "StructuredHingeLoss",
     "Task",
+    "TopKError",
     "ZeroOne",
     "__version__",
     "functional",
     "metrics",
     "register",
     "retrieval",
+    "solvers",
     "tasks",
 ]

@@ -18,6 +18,11 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
+def check_reduction(reduction: str) -> None:
+    """How the values of the items are put together."""
+    check_choice("reduction", reduction, ("mean", "sum", "none"))
+
+
 def check_positive(name: str, value: Any) -> float:
     """``value`` as a float when it is a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -100,9 +105,9 @@ def check_finite(scores: np.ndarray, kept: np.ndarray | None) -> None:
         return
     bad = ~finite if kept is None else ~finite & kept
     if bad.any():
-        index = _first(bad)
+        place, text = first_place(bad)
         raise ValueError(
-            f"scores[{index}] is {scores[_as_tuple(bad)]}: scores must be finite ({int(bad.sum())} of {bad.size} are not). "
+            f"scores[{text}] is {scores[place]}: scores must be finite ({int(bad.sum())} of {bad.size} are not). "
             "Lower the learning rate or clip gradients if training diverged; mark padding with ignore_index in the target"
         )
 
@@ -111,13 +116,14 @@ def check_binary(target: np.ndarray, known: np.ndarray) -> None:
     """Only 0 and 1 (``known``), apart from ignored samples."""
     if known.all():
         return
-    value = target[_as_tuple(~known)]
+    place, text = first_place(~known)
+    value = target[place]
     advice = "Map your classes to 0 and 1"
     if value == -1:
         advice = "For labels -1/+1 pass (target > 0); for padding marked -1 pass ignore_index=-1"
     elif not np.issubdtype(target.dtype, np.floating) and value > 1:
         advice = "This task takes binary relevance: threshold graded relevance, or use one column a class"
-    raise ValueError(f"target[{_first(~known)}] is {value}; expected only 0 and 1. {advice}")
+    raise ValueError(f"target[{text}] is {value}; expected only 0 and 1. {advice}")
 
 
 def check_groups(groups: np.ndarray, samples: int) -> None:
@@ -157,16 +163,19 @@ def check_weight(weight: np.ndarray, shape: tuple[int, ...], scores_shape: tuple
                 "sum over samples"
             )
         raise ValueError(f"weight has shape {weight.shape}; expected one weight a ranking or labeling, shape {shape}{reason}")
+    check_weight_values(weight)
+
+
+def check_weight_values(weight: np.ndarray) -> None:
+    """Finite weights of at least zero."""
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("weight must be finite and not negative")
 
 
-def _as_tuple(mask: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
-
-
-def _first(mask: np.ndarray) -> str:
-    return ", ".join(map(str, _as_tuple(mask)))
+def first_place(mask: np.ndarray) -> tuple[tuple[int, ...], str]:
+    """The index of the first True, and its text."""
+    place = tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
+    return place, ", ".join(map(str, place))
 
 
 def check_two_classes(undefined: np.ndarray) -> None:
@@ -287,12 +296,14 @@ def check_relevance(target: np.ndarray, ignored: np.ndarray, *, exponential: boo
     """Grades of at least zero, not so high that the exponential gain loses all the others."""
     bad = ~(target >= 0) & ~ignored
     if bad.any():
-        raise ValueError(f"target[{_first(bad)}] is {target[_as_tuple(bad)]}; expected relevance grades of at least 0")
+        place, text = first_place(bad)
+        raise ValueError(f"target[{text}] is {target[place]}; expected relevance grades of at least 0")
     if exponential:
         bad = (target > 50) & ~ignored
         if bad.any():
+            place, text = first_place(bad)
             raise ValueError(
-                f"target[{_first(bad)}] is {target[_as_tuple(bad)]}: its gain 2**relevance - 1 drowns all others; "
+                f"target[{text}] is {target[place]}: its gain 2**relevance - 1 drowns all others; "
                 "expected small grades (0 to 4), or use gain='linear'"
             )
 
@@ -309,32 +320,6 @@ def check_optional_count(name: str, value: Any) -> None:
         check_count(name, value)
 
 
-def refuse_ambiguous_volume(shape: tuple[int, ...]) -> None:
-    """Four axes in scores and target: images with classes, or volumes."""
-    raise ValueError(
-        f"scores and target have shape {shape}: axis 1 may hold classes or be an axis of a volume. Pass dim=(2, 3) for one "
-        "labeling an image and class, dim=(1, 2, 3) for one a volume, dim=(0, 2, 3) for one a class, pooled over the batch"
-    )
-
-
-def check_class_dtype(target: np.ndarray) -> None:
-    """Class indices are integers."""
-    if not (np.issubdtype(target.dtype, np.integer) or target.dtype == np.bool_):
-        raise TypeError(
-            f"target has the shape of the scores without axis 1, so it holds class indices, which must be integers; got "
-            f"{target.dtype}. Pass target.long(), or a 0/1 target of the shape of the scores"
-        )
-
-
-def refuse_class(target: np.ndarray, flat: int, classes: int) -> None:
-    """An index that no class has."""
-    place = tuple(int(i) for i in np.unravel_index(flat, target.shape))
-    raise ValueError(
-        f"target[{', '.join(map(str, place))}] is {target[place]}; expected a class index from 0 to {classes - 1}, since scores "
-        f"has {classes} classes along axis 1. To leave such samples out, pass ignore_index={target[place]}"
-    )
-
-
 def check_zero_division(value: Any, *, or_nan: bool = False) -> None:
     """What 0/0 counts: a number from 0 to 1; a score can also leave such a value out (NaN), a loss cannot."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -345,10 +330,10 @@ def check_zero_division(value: Any, *, or_nan: bool = False) -> None:
         raise ValueError(f"zero_division must be between 0 and 1, got {value!r}; it is what the metric counts where it is 0/0")
 
 
-def check_callable(name: str, value: Any) -> None:
-    """Something to call."""
+def check_callable(name: str, value: Any, arguments: str) -> None:
+    """Something to call with these arguments."""
     if not callable(value):
-        raise TypeError(f"{name} must be a function of (tp, fp, fn, tn), got {type(value).__name__}")
+        raise TypeError(f"{name} must be a function of {arguments}, got {type(value).__name__}")
 
 
 def as_metric_values(result: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -375,15 +360,6 @@ def check_table_size(positives: np.ndarray, negatives: np.ndarray, limit: int) -
             f"ConfusionMetric tries every pair of counts, {int(cells.sum()):,} in all (the largest labeling has "
             f"{int(positives[largest]):,} positives and {int(negatives[largest]):,} negatives); the limit is {limit:,}. Use a "
             "task with a solver of its own (FScore, Jaccard, MCC, GMean, BalancedError, ZeroOne), smaller batches, or groups="
-        )
-
-
-def check_class_axis(scores: np.ndarray) -> None:
-    """At least two classes along axis 1."""
-    if scores.ndim < 2 or scores.shape[1] < 2:
-        raise ValueError(
-            f"scores has shape {scores.shape}; expected one score a class along axis 1, (n, C) or (B, C, ...). For a single "
-            "class use jaccard_score"
         )
 
 

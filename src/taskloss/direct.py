@@ -30,13 +30,13 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks
+from taskloss.kernels.sums import order_free_sum
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import as_task, handle_of, task_of
 from taskloss.tasks.task import Call, Inference, Task
 
 EPSILON = 1.0
 UPDATES = ("positive", "negative")
-REDUCTIONS = ("mean", "sum", "none")
 
 
 class LossOptions(TypedDict, total=False):
@@ -131,9 +131,9 @@ def _evaluate_now(
     values, step = RULES[rule](inference, epsilon, with_gradient)
     share = np.where(inference.defined, inference.weights, 0.0)
     if reduction == "mean" and share.any():
-        share = share / share.sum()
+        share = share / order_free_sum(share)
     values = np.where(inference.defined, values, 0.0) * share
-    result = values.reshape(inference.values_shape) if reduction == "none" else values.sum()
+    result = values.reshape(inference.values_shape) if reduction == "none" else np.float64(order_free_sum(values))
     gradient, owner = np.empty(0, array.dtype), np.empty(0, np.int64)
     if with_gradient and step is not None:
         gradient = inference.feature_difference(step.answer, step.reference, step.factor * share)
@@ -198,7 +198,7 @@ class _TaskLoss(torch.autograd.Function):
     @staticmethod
     def vmap(*arguments: Any) -> Any:
         raise RuntimeError(
-            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch and the ranked axis as dim="
+            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch (and the ranked axis as dim=)"
         )
 
 
@@ -243,7 +243,7 @@ def task_loss(
 ) -> Tensor:
     """The one entrance of all the losses; ``task`` is the handle of a task, ``rule`` a key of ``RULES``."""
     _checks.check_tensors(scores, target)
-    _checks.check_choice("reduction", reduction, REDUCTIONS)
+    _checks.check_reduction(reduction)
     _checks.check_ignore_index(ignore_index)
     data = [
         _checks.as_optional_tensor(name, value)
@@ -269,7 +269,7 @@ class _TaskLossModule(nn.Module):
         unknown = settings.keys() - LossOptions.__annotations__.keys()
         if unknown:
             raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(LossOptions.__annotations__)}")
-        _checks.check_choice("reduction", settings.get("reduction", "mean"), REDUCTIONS)
+        _checks.check_reduction(settings.get("reduction", "mean"))
         self.settings: dict[str, Any] = dict(settings)
 
     def _rule(self) -> tuple[str, float]:

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskloss import _checks
+from taskloss import _checks, _output_checks
+from taskloss.class_layout import class_values_shape
 from taskloss.kernels.labeling import Samples, Tallies, one_vs_rest, tally
 from taskloss.layout import Layout, binary_labels, lay_out, values_shape
 
@@ -50,7 +51,7 @@ def holds_classes(scores: tuple[int, ...], target: tuple[int, ...]) -> bool:
     >>> holds_classes((16, 21, 64, 64), (16, 64, 64)), holds_classes((30, 1), (30,))
     (True, False)
     """
-    return len(scores) >= 2 and len(target) == len(scores) - 1 and scores[1] > 1 and target == (scores[0], *scores[2:])
+    return len(scores) >= 2 and scores[1] > 1 and target == class_values_shape(scores)
 
 
 def labeled_dims(scores: tuple[int, ...], target: tuple[int, ...], dims: Sequence[int] | None) -> Sequence[int]:
@@ -66,7 +67,7 @@ def labeled_dims(scores: tuple[int, ...], target: tuple[int, ...], dims: Sequenc
     if len(scores) == 3 and not holds_classes(scores, target):
         return (1, 2)
     if len(scores) == 4 and not holds_classes(scores, target) and scores[1] > 1:
-        _checks.refuse_ambiguous_volume(scores)
+        _output_checks.refuse_ambiguous_volume(scores)
     return tuple(range(2, len(scores)))
 
 
@@ -104,9 +105,10 @@ def _labels_of_classes(
     shape: tuple[int, ...], target: np.ndarray, ignore_index: int | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """One label a score, flat, and which places of the mask are ignored (None when none can be)."""
-    _checks.check_class_dtype(target)
+    _output_checks.check_class_dtype(target, shape[1])
     mask = np.ascontiguousarray(target).reshape(shape[0], -1)
-    labels, bad = one_vs_rest(mask, shape[1], ignore_index is not None, ignore_index or 0)
-    if bad >= 0:
-        _checks.refuse_class(target, bad, shape[1])
-    return labels, None if ignore_index is None else target == ignore_index
+    labels, good = one_vs_rest(mask, shape[1], ignore_index is not None, ignore_index or 0)
+    ignored = None if ignore_index is None else target == ignore_index
+    if not good:
+        _output_checks.check_class_indices(target, shape[1], ignored)
+    return labels, ignored

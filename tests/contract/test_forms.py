@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.contract.cases import every_loss, every_task, example, needs, value_and_gradient
+from tests.contract.cases import every_loss, every_task, example, needs, needs_one_score_a_sample, value_and_gradient
 
 pytestmark = [every_task, every_loss]
 
@@ -17,6 +17,7 @@ def apart(loss, task_inputs):
 
 
 def test_columns_are_separate_rankings(task, make_loss):
+    needs_one_score_a_sample(task)
     scores, target = example(task, (20, 5))
     values, gradients = apart(make_loss(task), [(scores[:, k], target[:, k]) for k in range(5)])
     together, gradient = value_and_gradient(make_loss(task, reduction="none"), scores, target)
@@ -86,7 +87,8 @@ def test_ignored_samples_do_not_exist(task, make_loss):
     scores, target = example(task, (40,), seed=4)
     ignored = torch.arange(40) % 5 == 2
     marked = target.long().masked_fill(ignored, -100)
-    padded = scores.masked_fill(ignored, float("nan"))
+    padded = scores.clone()
+    padded[ignored] = float("nan")
     value, gradient = value_and_gradient(make_loss(task, ignore_index=-100), padded, marked)
     expected, expected_gradient = value_and_gradient(make_loss(task), scores[~ignored], target[~ignored])
     torch.testing.assert_close(value, expected)
@@ -112,6 +114,7 @@ def test_padded_matrix_equals_groups(task, make_loss):
 
 def test_weights_make_a_weighted_mean(task, make_loss):
     needs(task, "weight")
+    needs_one_score_a_sample(task)
     scores, target = example(task, (20, 3), seed=6)
     weight = torch.tensor([2.0, 0.0, 1.0])
     values, gradient = value_and_gradient(make_loss(task, reduction="none"), scores, target)

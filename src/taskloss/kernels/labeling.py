@@ -15,6 +15,7 @@ import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
 from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
+from taskloss.kernels.sums import order_free_sums
 
 
 class Samples(NamedTuple):
@@ -65,10 +66,10 @@ class Costs(NamedTuple):
 
 @kernel
 def one_vs_rest(mask, classes, ignore, ignored_class):
-    """Labels of shape ``(B, C, S)`` for class indices of shape ``(B, S)``, and the flat place of the first bad index or -1."""
+    """Labels of shape ``(B, C, S)`` for class indices of shape ``(B, S)``, and whether all of these are in range."""
     batch, size = mask.shape
     labels = np.zeros((batch, classes, size), np.uint8)
-    bad = -1
+    good = True
     for b in range(batch):
         for s in range(size):
             index = np.int64(mask[b, s])
@@ -76,9 +77,9 @@ def one_vs_rest(mask, classes, ignore, ignored_class):
                 labels[b, :, s] = IGNORED
             elif 0 <= index < classes:
                 labels[b, index, s] = 1
-            elif bad < 0:
-                bad = b * size + s
-    return labels, bad
+            else:
+                good = False
+    return labels, good
 
 
 @kernel
@@ -202,15 +203,11 @@ def write_feature_difference(samples, answer, reference, positive_unit, negative
 def score_difference(
     samples: Samples, tallies: Tallies, answer: Thresholds, reference: Thresholds, weights: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """``F(answer) - F(reference)`` of each labeling, shape ``(R,)``; ``weights`` of positives and of negatives.
-
-    The terms are added from the lowest to the highest: the order of the samples must not show in the last bit.
-    """
+    """``F(answer) - F(reference)`` of each labeling, shape ``(R,)``; ``weights`` of positives and of negatives."""
     start, size = segments(tallies.positives + tallies.negatives + 1)
     terms = np.empty(size)
     stop = _collect_terms(samples, answer, reference, weights[0], weights[1], start, terms)
-    sort_segments(terms, start, stop)
-    return _compensated_sums(terms, start, stop)
+    return order_free_sums(terms, start, stop)
 
 
 @kernel
@@ -232,17 +229,3 @@ def _collect_terms(samples, answer, reference, positive_weight, negative_weight,
             place += change != 0.0
         stop[r] = place
     return stop
-
-
-@kernel
-def _compensated_sums(terms, start, stop):
-    """Sums of segments by Neumaier's summation."""
-    result = np.zeros(len(start))
-    for r in range(len(start)):
-        total, lost = 0.0, 0.0
-        for i in range(start[r], stop[r]):
-            after = total + terms[i]
-            lost += (total - after) + terms[i] if abs(total) >= abs(terms[i]) else (terms[i] - after) + total
-            total = after
-        result[r] = total + lost if np.isfinite(total) else total
-    return result

@@ -10,10 +10,10 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from taskloss import _checks
+from taskloss import _checks, _output_checks
 from taskloss.kernels import counts
 from taskloss.labelings import read_labelings
-from taskloss.layout import to_numpy
+from taskloss.layout import ranking_weights, to_numpy
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
 
@@ -34,6 +34,9 @@ class CountOptions(TypedDict, total=False):
 
 def accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) -> float | np.ndarray:
     """The share of samples with the right label; equal to scikit-learn's ``accuracy_score``.
+
+    Of class indices, one value a class against the rest; where the class with the highest score is the prediction, use
+    :func:`multiclass_accuracy_score`.
 
     Args:
         scores: floats of any shape, array or tensor.
@@ -123,7 +126,7 @@ def mean_iou_score(
     [0.5, 0.6667]
     """
     array = as_scores(scores)
-    _checks.check_class_axis(array)
+    _output_checks.check_class_axis(array)
     chosen = np.full(array.shape, -1.0, np.float32)
     np.put_along_axis(chosen, array.argmax(1, keepdims=True), 1.0, 1)
     # What is not finite stays, so that it is refused unless it is ignored.
@@ -164,4 +167,5 @@ def _score(
         beta2,
         float(zero_division),
     )
-    return reduce_values(np.where(labelings.sizes > 0, values, np.nan), weight, layout, reduction)
+    weights = ranking_weights(layout, as_optional_array(weight))
+    return reduce_values(np.where(labelings.sizes > 0, values, np.nan), weights, layout.values_shape, reduction)

@@ -14,6 +14,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.positions import place_discounts
+from taskloss.kernels.sums import order_free_sums_by_owner
 from taskloss.layout import Layout, lay_out, ranked_dims
 
 GAINS = ("exponential", "linear")
@@ -43,9 +44,8 @@ class GradedRankings:
         return place_discounts(keys, self.ignored, self.layout.owner, self.layout.rankings, cut)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """Sums a ranking, shape ``(R,)``, added up by size: the order of the samples must not show in the last bit."""
-        order = np.lexsort((values, self.owner))
-        return np.bincount(self.owner[order], values[order], self.layout.rankings)
+        """Sums a ranking, shape ``(R,)``: the order of the samples must not show in the last bit."""
+        return order_free_sums_by_owner(values, self.owner, self.layout.rankings)
 
     def ideal(self) -> np.ndarray:
         """The discounted gain of the ideal order, shape ``(R,)``; 1 where undefined."""

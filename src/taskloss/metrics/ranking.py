@@ -8,9 +8,9 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from taskloss import _checks
-from taskloss.layout import Layout, Rankings, read_rankings, to_numpy
+from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to_numpy
 from taskloss.metrics import graded, of_rankings, separable, term_checks
-from taskloss.metrics.reduction import REDUCTIONS, as_optional_array, as_scores, reduce_values
+from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
 
 class MetricOptions(TypedDict, total=False):
@@ -263,7 +263,6 @@ def _values(
     on_one_class: str = "skip",
 ) -> float | np.ndarray:
     """Read arrays, ``read`` giving the layout, the undefined rankings and a value of each, and reduce."""
-    _checks.check_choice("reduction", reduction, REDUCTIONS)
     _checks.check_choice("on_one_class", on_one_class, ("skip", "raise"))
     layout, undefined, values = read(
         as_scores(scores),
@@ -274,4 +273,5 @@ def _values(
     )
     if on_one_class == "raise":
         _checks.check_two_classes(undefined)
-    return reduce_values(np.where(undefined, np.nan, values), weight, layout, reduction)
+    weights = ranking_weights(layout, as_optional_array(weight))
+    return reduce_values(np.where(undefined, np.nan, values), weights, layout.values_shape, reduction)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from taskloss import _checks
-from taskloss.layout import Layout, ranking_weights, to_numpy
-
-REDUCTIONS = ("mean", "sum", "none")
+from taskloss.kernels.sums import order_free_sum
+from taskloss.layout import to_numpy
 
 
 def as_scores(scores: Any) -> np.ndarray:
@@ -23,15 +22,17 @@ def as_optional_array(data: Any) -> np.ndarray | None:
     return None if data is None else to_numpy(data)
 
 
-def reduce_values(values: np.ndarray, weight: Any, layout: Layout, reduction: str) -> float | np.ndarray:
-    """One value an item, NaN where it is undefined, to their weighted mean or sum without those, or to an array of all."""
-    _checks.check_choice("reduction", reduction, REDUCTIONS)
-    weights = ranking_weights(layout, as_optional_array(weight))
+def reduce_values(values: np.ndarray, weights: np.ndarray, shape: tuple[int, ...], reduction: str) -> float | np.ndarray:
+    """One value an item, NaN where it is undefined, to their weighted mean or sum without those, or to an array of all.
+
+    Values and weights are flat; ``shape`` is that of the array of all.
+    """
+    _checks.check_reduction(reduction)
     if reduction == "none":
-        return (values * weights).reshape(layout.values_shape)
+        return (values * weights).reshape(shape)
     defined = ~np.isnan(values)
-    total = float(np.dot(values[defined], weights[defined]))
+    total = float(order_free_sum(values[defined] * weights[defined]))
     if reduction == "sum":
         return total
-    mass = float(weights[defined].sum())
+    mass = float(order_free_sum(weights[defined]))
     return total / mass if mass > 0 else float("nan")

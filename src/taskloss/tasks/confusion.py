@@ -66,7 +66,7 @@ class ConfusionMetric(LabelingTask):
     zero_division: float = 1.0
 
     def __post_init__(self) -> None:
-        _checks.check_callable("fn", self.fn)
+        _checks.check_callable("fn", self.fn, "(tp, fp, fn, tn)")
         _checks.check_choice("weighting", self.weighting, tuple(WEIGHTINGS))
         _checks.check_zero_division(self.zero_division)
 

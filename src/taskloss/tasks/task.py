@@ -77,7 +77,8 @@ class Task(ABC):
     """A metric. Subclasses are immutable and hashable (frozen dataclasses), so that they can be shared and compared."""
 
     target_kind: ClassVar[str]
-    """What the target holds: ``"binary"`` for 0/1 relevance, ``"labels"`` for 0/1 labels or a mask of class indices."""
+    """What the target holds: ``"binary"`` 0/1 relevance, ``"graded"`` relevance, ``"labels"`` 0/1 or a mask of class indices,
+    ``"class"`` indices, ``"structure"``."""
     options: ClassVar[frozenset[str]]
     """The options of a call that the task honours."""
 
