@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.oracles.labelings import exhaustive_table
 from tests.oracles.table import lean_table, textbook_table
 
 import taskloss as tl
@@ -29,6 +30,7 @@ from taskloss.kernels.isotonic import augment_convex
 from taskloss.kernels.sort import TwoLists, split_by_label
 from taskloss.kernels.staircase import augment_any
 from taskloss.kernels.terms import AVERAGE_PRECISION
+from taskloss.labelings import read_labelings
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,61 @@ def queries() -> Iterator[Row]:
     yield at_most("10,000 queries x 100, groups=, against one list of 1,000,000", in_turn(grouped, one), 2.0)
 
 
+def f1(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.ndarray) -> np.ndarray:
+    """The F-score as a metric that the library knows nothing of."""
+    return 2 * tp / (2 * tp + fp + fn)
+
+
+def labelings() -> Iterator[Row]:
+    """F-score and Jaccard index against torch.sort, against tables of all pairs of counts, and on images."""
+    scores, target = example((10**6,))
+    values = scores.detach()
+    for task in (tl.FScore(), tl.Jaccard()):
+        for update in ("positive", "negative"):
+            step = training_step(scores, target, task=task, update=update)
+            times = in_turn(step, lambda: torch.sort(values))
+            yield at_most(f"{type(task).__name__}, {update}, n = 1,000,000, against torch.sort", times, 2.0)
+
+    rng = np.random.default_rng(0)
+    labels = np.arange(10_000) < 2_000
+    normal = (rng.standard_normal(len(labels)) + labels).astype(np.float32)
+    falling = [np.sort(side)[::-1].astype(np.float64) for side in (normal[labels], normal[~labels])]
+    _, read = read_labelings(normal, labels)
+    for task in (tl.FScore(), tl.Jaccard()):
+        weights = task.sample_weights(read)
+        for update, weight in (("positive", 1.0), ("negative", -1.0)):
+            times = in_turn(
+                lambda task=task, weights=weights, weight=weight: task.augment(read, weights, weight),
+                lambda task=task, weight=weight: exhaustive_table(*falling, weight, isinstance(task, tl.Jaccard)),
+            )
+            yield at_least(f"{type(task).__name__}, {update}, against a lean table, 2,000 x 8,000", times, 100)
+    weights = tl.FScore().sample_weights(read)
+    times = in_turn(lambda: tl.FScore().augment(read, weights, 1.0), lambda: tl.ConfusionMetric(f1).augment(read, weights, 1.0))
+    yield at_least("FScore against ConfusionMetric, 2,000 x 8,000", times, 100)
+
+    images, masks = example((16, 512, 512))
+    pixels = images.detach().reshape(-1)
+    for update in ("positive", "negative"):
+        times = in_turn(training_step(images, masks, task=tl.Jaccard(), update=update), lambda: torch.sort(pixels))
+        yield at_most(f"Jaccard, {update}, 16 images of 512 x 512, against one torch.sort", times, 10.0)
+
+
+def classes() -> Iterator[Row]:
+    """Class tasks against cross-entropy, forward and backward of both."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randint(10, (10**6,), generator=generator)
+    scores = (torch.randn(10**6, 10, generator=generator) + torch.nn.functional.one_hot(target, 10)).requires_grad_()
+
+    def cross_entropy() -> None:
+        scores.grad = None
+        torch.nn.functional.cross_entropy(scores, target).backward()
+
+    cost = [[abs(i - j) for j in range(10)] for i in range(10)]
+    for name, task, limit in (("", tl.MultiClass(), 1.5), (" with costs", tl.MultiClass(cost), 1.5), ("", tl.TopKError(5), 3.0)):
+        times = in_turn(training_step(scores, target, task=task), cross_entropy)
+        yield at_most(f"{type(task).__name__}{name}, (1,000,000, 10), against cross-entropy", times, limit)
+
+
 MEMORY_PROGRAM = """
 import resource, torch, taskloss as tl
 def step(n):
@@ -245,11 +302,12 @@ def main() -> None:
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}"
     )
     rows = []
-    for part in (against_sort, against_the_table, tasks_against_average_precision, queries, memory, start_up):
+    parts = (against_sort, against_the_table, tasks_against_average_precision, queries, labelings, classes, memory, start_up)
+    for part in parts:
         for row in part():
             rows.append(row)
             verdict = "ok" if row.ok else "MISSED"
-            print(f"{row.what:<62}{row.ours:>11}{row.theirs:>11}{row.ratio:>9.2f}  {row.target:<22}{verdict}", flush=True)
+            print(f"{row.what:<66}{row.ours:>11}{row.theirs:>11}{row.ratio:>9.2f}  {row.target:<22}{verdict}", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
 

@@ -14,10 +14,14 @@ PACKAGE = Path(taskloss.__file__).parent
 # A module may import those above it.
 LAYERS = [
     "_checks",
+    "_output_checks",
     "kernels",
     "layout",
+    "class_layout",
+    "labelings",
     "metrics",
     "tasks",
+    "solvers",
     "direct",
     "functional",
     "retrieval",

@@ -10,8 +10,8 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run(name: str) -> str:
-    return subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, check=True).stdout
+def run(name: str, *arguments: str) -> str:
+    return subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def test_quickstart():
@@ -27,5 +27,25 @@ def test_reranking():
     assert "forms agree: True" in output
 
 
+def test_shortest_path():
+    optimal = [float(value) for value in re.findall(r"optimal paths (\d\.\d+)", run("shortest_path.py", "--epochs", "5"))]
+    assert len(optimal) == 6
+    assert optimal[0] < 0.1
+    assert optimal[-1] > 0.7
+
+
+def test_matching():
+    right = [float(value) for value in re.findall(r"right points (\d\.\d+)", run("matching.py", "--epochs", "5"))]
+    assert len(right) == 6
+    assert right[0] < 0.2
+    assert right[-1] > 0.9
+
+
 def test_all_examples_are_tested():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"image_retrieval.py", "quickstart.py", "reranking.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "image_retrieval.py",
+        "matching.py",
+        "quickstart.py",
+        "reranking.py",
+        "shortest_path.py",
+    }

@@ -12,13 +12,21 @@
 import importlib
 from types import ModuleType
 
-from taskloss import functional, metrics, retrieval, tasks
+from taskloss import functional, metrics, retrieval, solvers, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
 from taskloss.tasks import (
+    MCC,
     NDCG,
     ROCAUC,
     AveragePrecision,
+    BalancedError,
+    ConfusionMetric,
+    Dice,
+    FScore,
+    GMean,
     GradedNDCG,
+    Jaccard,
+    MultiClass,
     PartialAUC,
     PrecisionAtK,
     PrecisionAtRecall,
@@ -27,18 +35,29 @@ from taskloss.tasks import (
     RecallAtPrecision,
     ReciprocalRank,
     SeparableMetric,
+    Structured,
     Task,
+    TopKError,
+    ZeroOne,
     register,
 )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MCC",
     "NDCG",
     "ROCAUC",
     "AveragePrecision",
+    "BalancedError",
+    "ConfusionMetric",
+    "Dice",
     "DirectLoss",
+    "FScore",
+    "GMean",
     "GradedNDCG",
+    "Jaccard",
+    "MultiClass",
     "PartialAUC",
     "PerceptronLoss",
     "PrecisionAtK",
@@ -48,14 +67,18 @@ __all__ = [
     "RecallAtPrecision",
     "ReciprocalRank",
     "SeparableMetric",
+    "Structured",
     "StructuredHingeLoss",
     "Task",
+    "TopKError",
+    "ZeroOne",
     "__version__",
     "functional",
     "lp",
     "metrics",
     "register",
     "retrieval",
+    "solvers",
     "tasks",
 ]
 

@@ -18,6 +18,11 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
+def check_reduction(reduction: str) -> None:
+    """How the values of the items are put together."""
+    check_choice("reduction", reduction, ("mean", "sum", "none"))
+
+
 def check_positive(name: str, value: Any) -> float:
     """``value`` as a float when it is a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -35,14 +40,28 @@ def check_count(name: str, value: Any) -> int:
     return int(value)
 
 
-def check_dim(dim: Any, ndim: int) -> int:
-    """``dim`` counted from the front, for an array of ``ndim`` axes."""
-    if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
-        raise TypeError(f"dim must be an integer, got {type(dim).__name__}")
-    axis = int(dim)
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"dim={dim} is out of range for scores with {ndim} axes; expected {-ndim} <= dim < {ndim}")
-    return axis % ndim
+def as_dims(dim: Any) -> tuple[int, ...] | None:
+    """``dim`` as a tuple of axes; None when it was left to the task."""
+    if dim is None:
+        return None
+    axes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    for axis in axes:
+        if isinstance(axis, bool) or not isinstance(axis, numbers.Integral):
+            raise TypeError(f"dim must be an integer or a tuple of integers, got {type(axis).__name__}")
+    if not axes:
+        raise ValueError("dim=() names no axis; leave dim out for the default")
+    return tuple(int(axis) for axis in axes)
+
+
+def check_dims(dims: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """``dims`` counted from the front, in the order given, for an array of ``ndim`` axes."""
+    for axis in dims:
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"dim={axis} is out of range for scores with {ndim} axes; expected {-ndim} <= dim < {ndim}")
+    axes = tuple(axis % ndim for axis in dims)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"dim={tuple(dims)} names an axis twice; expected each axis once")
+    return axes
 
 
 def check_tensors(scores: Any, target: Any) -> None:
@@ -86,9 +105,9 @@ def check_finite(scores: np.ndarray, kept: np.ndarray | None) -> None:
         return
     bad = ~finite if kept is None else ~finite & kept
     if bad.any():
-        index = _first(bad)
+        place, text = first_place(bad)
         raise ValueError(
-            f"scores[{index}] is {scores[_as_tuple(bad)]}: scores must be finite ({int(bad.sum())} of {bad.size} are not). "
+            f"scores[{text}] is {scores[place]}: scores must be finite ({int(bad.sum())} of {bad.size} are not). "
             "Lower the learning rate or clip gradients if training diverged; mark padding with ignore_index in the target"
         )
 
@@ -97,13 +116,14 @@ def check_binary(target: np.ndarray, known: np.ndarray) -> None:
     """Only 0 and 1 (``known``), apart from ignored samples."""
     if known.all():
         return
-    value = target[_as_tuple(~known)]
+    place, text = first_place(~known)
+    value = target[place]
     advice = "Map your classes to 0 and 1"
     if value == -1:
         advice = "For labels -1/+1 pass (target > 0); for padding marked -1 pass ignore_index=-1"
     elif not np.issubdtype(target.dtype, np.floating) and value > 1:
         advice = "This task takes binary relevance: threshold graded relevance, or use one column a class"
-    raise ValueError(f"target[{_first(~known)}] is {value}; expected only 0 and 1. {advice}")
+    raise ValueError(f"target[{text}] is {value}; expected only 0 and 1. {advice}")
 
 
 def check_groups(groups: np.ndarray, samples: int) -> None:
@@ -134,24 +154,28 @@ def check_num_relevant(num_relevant: np.ndarray, retrieved: np.ndarray) -> None:
 
 
 def check_weight(weight: np.ndarray, shape: tuple[int, ...], scores_shape: tuple[int, ...], samples: int) -> None:
-    """A finite weight of at least zero for each ranking."""
+    """A finite weight of at least zero for each ranking or labeling."""
     if weight.shape != shape:
         reason = ""
         if weight.shape in (scores_shape, (samples,)):
             reason = (
-                ". A weight for each sample has no meaning here: the metric belongs to a whole ranking, it is no sum over samples"
+                ". A weight for each sample has no meaning here: the metric belongs to a whole ranking or labeling, it is no "
+                "sum over samples"
             )
-        raise ValueError(f"weight has shape {weight.shape}; expected one weight a ranking, shape {shape}{reason}")
+        raise ValueError(f"weight has shape {weight.shape}; expected one weight a ranking or labeling, shape {shape}{reason}")
+    check_weight_values(weight)
+
+
+def check_weight_values(weight: np.ndarray) -> None:
+    """Finite weights of at least zero."""
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("weight must be finite and not negative")
 
 
-def _as_tuple(mask: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
-
-
-def _first(mask: np.ndarray) -> str:
-    return ", ".join(map(str, _as_tuple(mask)))
+def first_place(mask: np.ndarray) -> tuple[tuple[int, ...], str]:
+    """The index of the first True, and its text."""
+    place = tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
+    return place, ", ".join(map(str, place))
 
 
 def check_two_classes(undefined: np.ndarray) -> None:
@@ -272,12 +296,14 @@ def check_relevance(target: np.ndarray, ignored: np.ndarray, *, exponential: boo
     """Grades of at least zero, not so high that the exponential gain loses all the others."""
     bad = ~(target >= 0) & ~ignored
     if bad.any():
-        raise ValueError(f"target[{_first(bad)}] is {target[_as_tuple(bad)]}; expected relevance grades of at least 0")
+        place, text = first_place(bad)
+        raise ValueError(f"target[{text}] is {target[place]}; expected relevance grades of at least 0")
     if exponential:
         bad = (target > 50) & ~ignored
         if bad.any():
+            place, text = first_place(bad)
             raise ValueError(
-                f"target[{_first(bad)}] is {target[_as_tuple(bad)]}: its gain 2**relevance - 1 drowns all others; "
+                f"target[{text}] is {target[place]}: its gain 2**relevance - 1 drowns all others; "
                 "expected small grades (0 to 4), or use gain='linear'"
             )
 
@@ -292,6 +318,49 @@ def check_optional_count(name: str, value: Any) -> None:
     """A whole number of at least 1, or nothing."""
     if value is not None:
         check_count(name, value)
+
+
+def check_zero_division(value: Any, *, or_nan: bool = False) -> None:
+    """What 0/0 counts: a number from 0 to 1; a score can also leave such a value out (NaN), a loss cannot."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"zero_division must be a number from 0 to 1, got {type(value).__name__}")
+    if or_nan and math.isnan(value):
+        return
+    if not 0.0 <= float(value) <= 1.0:
+        raise ValueError(f"zero_division must be between 0 and 1, got {value!r}; it is what the metric counts where it is 0/0")
+
+
+def check_callable(name: str, value: Any, arguments: str) -> None:
+    """Something to call with these arguments."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function of {arguments}, got {type(value).__name__}")
+
+
+def as_metric_values(result: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """What a user's metric returned for arrays of this shape, as float64."""
+    try:
+        values = np.broadcast_to(np.asarray(result, np.float64), shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"fn(tp, fp, fn, tn) must return one number for each element of its arrays, shape {shape}; got "
+            f"{type(result).__name__} of shape {np.shape(result)}. Use numpy functions that work element by element (numpy.where "
+            "instead of if)"
+        ) from error
+    if np.isinf(values).any():
+        raise ValueError("fn(tp, fp, fn, tn) returned an infinite value; expected finite numbers, or NaN where it is 0/0")
+    return values
+
+
+def check_table_size(positives: np.ndarray, negatives: np.ndarray, limit: int) -> None:
+    """A table of all pairs of counts that can be gone through."""
+    cells = (positives + 1) * (negatives + 1)
+    if cells.sum() > limit:
+        largest = int(cells.argmax())
+        raise ValueError(
+            f"ConfusionMetric tries every pair of counts, {int(cells.sum()):,} in all (the largest labeling has "
+            f"{int(positives[largest]):,} positives and {int(negatives[largest]):,} negatives); the limit is {limit:,}. Use a "
+            "task with a solver of its own (FScore, Jaccard, MCC, GMean, BalancedError, ZeroOne), smaller batches, or groups="
+        )
 
 
 def check_flag(name: str, value: Any) -> None:

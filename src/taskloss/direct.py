@@ -22,7 +22,7 @@ This file names no task and parses no shapes: a task turns scores and target int
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -30,33 +30,35 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks
+from taskloss.kernels.sums import order_free_sum
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import as_task, handle_of, task_of
 from taskloss.tasks.task import Call, Inference, Task
 
 EPSILON = 1.0
 UPDATES = ("positive", "negative")
-REDUCTIONS = ("mean", "sum", "none")
 
 
 class LossOptions(TypedDict, total=False):
     """What every loss takes, in its constructor (settings) or in the call (settings and data)."""
 
-    dim: int
-    """The axis that is ranked (default 0: samples; ``(n, C)`` is then multi-label, one ranking a column)."""
+    dim: int | tuple[int, ...] | None
+    """The axis of the samples of one ranking or labeling, or several axes. The task's default when left out: 0 for rankings, so
+    that ``(n, C)`` is multi-label, one ranking a column; for labelings also the pixels of an image."""
     ignore_index: int | None
     """Samples whose target has this value take no part and get a zero gradient; also for padding (default None)."""
     reduction: str
-    """``"mean"`` over the rankings that are defined (default), ``"sum"``, or ``"none"``: one value a ranking."""
+    """``"mean"`` over the rankings or labelings that are defined (default), ``"sum"``, or ``"none"``: one value each."""
 
 
 class CallOptions(LossOptions, total=False):
     """The options of one call."""
 
     groups: Any
-    """Query id of each sample along ``dim``, integers in any order; one ranking a query, in sorted order of the ids."""
+    """Query id of each sample along ``dim`` (the first of several axes), integers in any order; one ranking or labeling a
+    query, in sorted order of the ids."""
     weight: Any
-    """One weight a ranking: the mean becomes a weighted mean."""
+    """One weight a ranking or labeling: the mean becomes a weighted mean."""
     num_relevant: Any
     """How many relevant items each ranking has, those missing from the list included (a number or one a ranking)."""
 
@@ -111,7 +113,7 @@ def _evaluate_now(
     task: int,
     rule: str,
     epsilon: float,
-    dim: int,
+    dims: Sequence[int] | None,
     ignore_index: int | None,
     reduction: str,
     with_gradient: bool,
@@ -119,7 +121,7 @@ def _evaluate_now(
     """Values, their gradient in the scores, and (for ``reduction="none"``) the item that each score belongs to."""
     array = to_numpy(scores)
     call = Call(
-        dim=dim,
+        dims=None if dims is None else tuple(dims),
         groups=None if groups is None else to_numpy(groups),
         ignore_index=ignore_index,
         num_relevant=None if num_relevant is None else to_numpy(num_relevant),
@@ -129,9 +131,9 @@ def _evaluate_now(
     values, step = RULES[rule](inference, epsilon, with_gradient)
     share = np.where(inference.defined, inference.weights, 0.0)
     if reduction == "mean" and share.any():
-        share = share / share.sum()
+        share = share / order_free_sum(share)
     values = np.where(inference.defined, values, 0.0) * share
-    result = values.reshape(inference.values_shape) if reduction == "none" else values.sum()
+    result = values.reshape(inference.values_shape) if reduction == "none" else np.float64(order_free_sum(values))
     gradient, owner = np.empty(0, array.dtype), np.empty(0, np.int64)
     if with_gradient and step is not None:
         gradient = inference.feature_difference(step.answer, step.reference, step.factor * share)
@@ -154,7 +156,7 @@ def _(
     task: int,
     rule: str,
     epsilon: float,
-    dim: int,
+    dims: Sequence[int] | None,
     ignore_index: int | None,
     reduction: str,
     with_gradient: bool,
@@ -163,7 +165,7 @@ def _(
     shape: tuple[int, ...] = ()
     if reduction == "none":
         count: Any = None if groups is None else torch.library.get_ctx().new_dynamic_size()
-        shape = task_of(task).values_shape(tuple(scores.shape), dim, count)
+        shape = task_of(task).values_shape(tuple(scores.shape), tuple(target.shape), None if dims is None else tuple(dims), count)
     return (
         scores.new_empty(shape, dtype=dtype),
         scores.new_empty(scores.shape if with_gradient else (0,), dtype=dtype),
@@ -196,7 +198,7 @@ class _TaskLoss(torch.autograd.Function):
     @staticmethod
     def vmap(*arguments: Any) -> Any:
         raise RuntimeError(
-            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch and the ranked axis as dim="
+            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch (and the ranked axis as dim=)"
         )
 
 
@@ -235,22 +237,23 @@ def task_loss(
     groups: Any = None,
     weight: Any = None,
     num_relevant: Any = None,
-    dim: int = 0,
+    dim: int | tuple[int, ...] | None = None,
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """The one entrance of all the losses; ``task`` is the handle of a task, ``rule`` a key of ``RULES``."""
     _checks.check_tensors(scores, target)
-    _checks.check_choice("reduction", reduction, REDUCTIONS)
+    _checks.check_reduction(reduction)
     _checks.check_ignore_index(ignore_index)
     data = [
         _checks.as_optional_tensor(name, value)
         for name, value in (("groups", groups), ("weight", weight), ("num_relevant", num_relevant))
     ]
+    dims = _checks.as_dims(dim)
     with_gradient = scores.requires_grad and torch.is_grad_enabled()
     # The compiler cannot trace a Function with a context when nothing needs a gradient.
     evaluate = _TaskLoss.forward if torch.compiler.is_compiling() and not with_gradient else _TaskLoss.apply
-    value, _, _ = evaluate(scores, target, *data, task, rule, epsilon, dim, ignore_index, reduction, with_gradient)
+    value, _, _ = evaluate(scores, target, *data, task, rule, epsilon, dims, ignore_index, reduction, with_gradient)
     return value
 
 
@@ -266,7 +269,7 @@ class _TaskLossModule(nn.Module):
         unknown = settings.keys() - LossOptions.__annotations__.keys()
         if unknown:
             raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(LossOptions.__annotations__)}")
-        _checks.check_choice("reduction", settings.get("reduction", "mean"), REDUCTIONS)
+        _checks.check_reduction(settings.get("reduction", "mean"))
         self.settings: dict[str, Any] = dict(settings)
 
     def _rule(self) -> tuple[str, float]:

@@ -1,22 +1,27 @@
-"""The calling forms of rankings: which samples belong to which ranking, and which shape the values have.
+"""The calling forms: which samples belong to which item (ranking or labeling), and which shape the values have.
 
-Scores of any shape are ranked along one axis, ``dim``; ``groups`` further divides that axis into queries. The values, one a
-ranking, have the shape of the scores with ``dim`` removed, or with ``dim`` replaced by the groups in sorted order:
+The samples of one item lie along one axis or several, ``dim``; ``groups`` further divides that axis (the first of several)
+into queries. The values, one an item, have the shape of the scores with these axes removed, or with the divided axis replaced
+by the groups in sorted order:
 
-========================  ==============  ===============
-scores                    options         values
-========================  ==============  ===============
-``(n,)``                                  ``()``
-``(n, C)`` multi-label                    ``(C,)``
-``(Q, D)`` reranking      ``dim=1``       ``(Q,)``
-``(n,)`` with G queries   ``groups``      ``(G,)``
-``(n, C)``                ``groups``      ``(G, C)``
-========================  ==============  ===============
+===============================  =====================  ===============
+scores                           options                values
+===============================  =====================  ===============
+``(n,)``                                                ``()``
+``(n, C)`` multi-label                                  ``(C,)``
+``(Q, D)`` reranking             ``dim=1``              ``(Q,)``
+``(n,)`` with G queries          ``groups``             ``(G,)``
+``(n, C)``                       ``groups``             ``(G, C)``
+``(B, H, W)`` images             ``dim=(1, 2)``         ``(B,)``
+``(B, C, H, W)``, pooled         ``dim=(0, 2, 3)``      ``(C,)``
+===============================  =====================  ===============
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -30,58 +35,78 @@ from taskloss.kernels.sort import IGNORED, TwoLists, split_by_label
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rankings of one input lie."""
+    """Where the items of one input lie."""
 
     shape: tuple[int, ...]
     """Shape of the scores."""
     values_shape: tuple[int, ...]
-    """Shape of one value a ranking."""
-    owner: np.ndarray
-    """Ranking of each sample of the flattened scores, int64; empty when there is only one ranking."""
+    """Shape of one value an item."""
+    run_owner: np.ndarray
+    """The flattened scores are runs of equal length, each within one item: the item of each run, int64. An image is one run."""
     samples: int
-    """Length of the ranked axis."""
+    """Length of the axis of the samples (the first of several)."""
 
     @property
     def rankings(self) -> int:
         return prod(self.values_shape)
 
+    @cached_property
+    def owner(self) -> np.ndarray:
+        """Item of each sample of the flattened scores, int64; empty when there is only one item."""
+        return np.empty(0, np.int64) if self.rankings == 1 else self.full_owner()
+
     def full_owner(self) -> np.ndarray:
-        """``owner``, spelled out for a single ranking too."""
-        return self.owner if len(self.owner) else np.zeros(prod(self.shape), np.int64)
+        """``owner``, spelled out for a single item too."""
+        size = prod(self.shape)
+        return self.run_owner if len(self.run_owner) == size else np.repeat(self.run_owner, size // len(self.run_owner))
 
 
-def values_shape(shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-    """Shape of one value a ranking: ``dim`` removed, or replaced by the number of groups.
+def values_shape(shape: tuple[int, ...], dims: Sequence[int], groups: int | None) -> tuple[int, ...]:
+    """Shape of one value an item: the axes ``dims`` removed, the first of them replaced by the number of groups if any.
 
-    >>> values_shape((100, 5), 0, None), values_shape((100, 5), 0, 3)
-    ((5,), (3, 5))
+    >>> values_shape((100, 5), (0,), None), values_shape((100, 5), (0,), 3), values_shape((16, 21, 64, 64), (2, 3), None)
+    ((5,), (3, 5), (16, 21))
     """
-    dim = _checks.check_dim(dim, len(shape))
-    return (*shape[:dim], *(() if groups is None else (groups,)), *shape[dim + 1 :])
+    axes = _checks.check_dims(dims, len(shape))
+    grouped = None if groups is None else axes[0]
+    kept = ((axis, groups if axis == grouped else size) for axis, size in enumerate(shape))
+    return tuple(size for axis, size in kept if axis not in axes or axis == grouped)  # type: ignore[misc]
 
 
-def lay_out(shape: tuple[int, ...], dim: int = 0, groups: np.ndarray | None = None) -> Layout:
-    """The rankings of scores of this shape.
+def lay_out(shape: tuple[int, ...], dims: Sequence[int] = (0,), groups: np.ndarray | None = None) -> Layout:
+    """The items of scores of this shape.
 
-    >>> layout = lay_out((2, 3), dim=1)
-    >>> layout.values_shape, layout.owner.tolist()
-    ((2,), [0, 0, 0, 1, 1, 1])
+    >>> layout = lay_out((2, 3), dims=(1,))
+    >>> layout.values_shape, layout.owner.tolist(), layout.run_owner.tolist()
+    ((2,), [0, 0, 0, 1, 1, 1], [0, 1])
     """
-    dim = _checks.check_dim(dim, len(shape))
-    before, samples, after = shape[:dim], shape[dim], shape[dim + 1 :]
-    if groups is None and len(shape) == 1:
-        return Layout(shape, (), np.empty(0, np.int64), samples)
-    if groups is None:
-        numbers, count = np.zeros(samples, np.int64), 1
-    else:
+    axes = _checks.check_dims(dims, len(shape))
+    samples, count = shape[axes[0]], None
+    if groups is None and len(axes) == len(shape):
+        return Layout(shape, (), np.zeros(1, np.int64), samples)
+    # What the index along an axis says of the item: its own number, the number of its group, or nothing.
+    numbers: list[np.ndarray | None] = [None if axis in axes else np.arange(size) for axis, size in enumerate(shape)]
+    if groups is not None:
         _checks.check_groups(groups, samples)
-        numbers, count = _number_groups(groups)
-    outer, inner = prod(before), prod(after)
-    result = values_shape(shape, dim, None if groups is None else count)
-    if outer * count * inner == 1:
-        return Layout(shape, result, np.empty(0, np.int64), samples)
-    owner = (np.arange(outer)[:, None, None] * count + numbers[:, None]) * inner + np.arange(inner)
+        numbers[axes[0]], count = _number_groups(groups)
+    result = values_shape(shape, axes, count)
+    runs = max((axis + 1 for axis, number in enumerate(numbers) if number is not None), default=0)
+    owner = np.zeros((1,) * runs, np.int64)
+    stride = 1
+    for axis in reversed(range(runs)):
+        number = numbers[axis]
+        if number is None:
+            number = np.zeros(shape[axis], np.int64)
+        else:
+            number = number * stride
+            stride *= shape[axis] if count is None or axis != axes[0] else count
+        owner = owner + number.reshape(-1, *(1,) * (runs - axis - 1))
     return Layout(shape, result, owner.reshape(-1), samples)
+
+
+def ranked_dims(dims: Sequence[int] | None) -> Sequence[int]:
+    """The axes of one ranking, the first one unless told."""
+    return (0,) if dims is None else dims
 
 
 def _number_groups(groups: np.ndarray) -> tuple[np.ndarray, int]:
@@ -137,15 +162,15 @@ def read_rankings(
     scores: np.ndarray,
     target: np.ndarray,
     *,
-    dim: int = 0,
+    dims: Sequence[int] | None = None,
     groups: np.ndarray | None = None,
     ignore_index: int | None = None,
     num_relevant: np.ndarray | None = None,
 ) -> tuple[Layout, Rankings]:
     """Check binary input in any calling form, sort it and count."""
     _checks.check_shapes(scores, target)
-    layout = lay_out(scores.shape, dim, groups)
-    labels, kept = _binary_labels(target, ignore_index)
+    layout = lay_out(scores.shape, ranked_dims(dims), groups)
+    labels, kept = binary_labels(target, ignore_index)
     _checks.check_finite(scores, kept)
     if kept is not None:
         scores = np.where(kept, scores, scores.dtype.type(0))
@@ -158,7 +183,7 @@ def read_rankings(
     return layout, Rankings(lists, above, at_or_above, positives, negatives, np.maximum(relevant, 1.0), undefined)
 
 
-def _binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.ndarray, np.ndarray | None]:
+def binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.ndarray, np.ndarray | None]:
     """Labels as the kernels take them, and which samples count (None when all do)."""
     if target.dtype == np.bool_ and ignore_index is None:
         return np.ascontiguousarray(target).view(np.uint8), None
@@ -188,7 +213,7 @@ def _relevant_counts(layout: Layout, positives: np.ndarray, num_relevant: np.nda
 
 
 def ranking_weights(layout: Layout, weight: np.ndarray | None) -> np.ndarray:
-    """The weight of each ranking in a mean or sum; shape ``(R,)``, float64."""
+    """The weight of each item in a mean or sum; shape ``(R,)``, float64."""
     if weight is None:
         return np.ones(layout.rankings)
     _checks.check_weight(weight, layout.values_shape, layout.shape, layout.samples)

@@ -26,13 +26,33 @@ def first_page(i, c, num_relevant):
     return np.where(i + c <= 10, 1.0, 0.2) / num_relevant
 
 
-TASKS: dict[str, tl.Task] = {
-    **{name: cls() for name, cls in tl.tasks.registered().items()},
-    # These have no name, since they need a function.
-    "separable, convex": tl.SeparableMetric(root_discount, convex=True),
+def informedness(tp, fp, fn, tn):
+    """Youden's J."""
+    return tp / (tp + fn) - fp / (fp + tn)
+
+
+# Tasks without a name, since they have settings without a default, and settings that deserve the contract by themselves.
+SETTINGS: dict[str, tl.Task] = {
     "separable": tl.SeparableMetric(first_page, normalize=False),
+    "separable, convex": tl.SeparableMetric(root_discount, convex=True),
+    "confusion": tl.ConfusionMetric(informedness),
+    "multi_class with costs": tl.MultiClass([[abs(i - j) / 2 for j in range(6)] for i in range(6)]),
+    "structured": tl.Structured(tl.solvers.Assignment()),
+    "structured batched": tl.Structured(tl.solvers.MonotoneGridPath(), batched=True, on_worse="ignore"),
+    "structured regret": tl.Structured(tl.solvers.Assignment(), loss="regret", batched=True),
 }
-every_task = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
+TASKS: dict[str, tl.Task] = {**{name: cls() for name, cls in tl.tasks.registered().items()}, **SETTINGS}
+# Kinds of target whose samples have several scores: the axes of one sample.
+SAMPLE_AXES: dict[str, tuple[int, ...]] = {"class": (6,), "structure": (3, 3)}
+
+
+def _over(tasks: dict[str, tl.Task]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in tasks.items()])
+
+
+every_task = _over(TASKS)
+every_labeling_task = _over({name: task for name, task in TASKS.items() if task.target_kind == "labels"})
+every_item_task = _over({name: task for name, task in TASKS.items() if task.target_kind in SAMPLE_AXES})
 every_loss = pytest.mark.parametrize("make_loss", [pytest.param(make, id=name) for name, make in LOSSES.items()])
 
 
@@ -48,8 +68,17 @@ def _binary_target(shape: tuple[int, ...], generator: torch.Generator) -> torch.
 
 TARGETS: dict[str, Callable[[tuple[int, ...], torch.Generator], torch.Tensor]] = {
     "binary": _binary_target,
+    "labels": _binary_target,
     "graded": lambda shape, generator: _binary_target(shape, generator) * torch.randint(1, 4, shape, generator=generator),
+    "class": lambda shape, generator: torch.randint(shape[1], shape[:1], generator=generator),
+    "structure": lambda shape, generator: torch.eye(shape[2])[torch.rand(shape[:2], generator=generator).argsort(-1)],
 }
+
+
+def scores_shape(task: tl.Task, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape itself; with several scores a sample, one axis of samples (none if ``shape`` is empty) and the sample's axes."""
+    axes = SAMPLE_AXES.get(task.target_kind)
+    return shape if axes is None else (0 if 0 in shape else shape[0], *axes)
 
 
 def example(
@@ -57,6 +86,7 @@ def example(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Float64 scores and a target that the task takes."""
     generator = torch.Generator().manual_seed(seed)
+    shape = scores_shape(task, shape)
     target = TARGETS[task.target_kind](shape, generator)
     scores = torch.randn(shape, generator=generator, dtype=torch.float64)
     return (scores.mul(2).round() if ties else scores), target
@@ -79,3 +109,9 @@ def needs(task: tl.Task, *options: str) -> None:
     for option in options:
         if option not in task.options:
             pytest.skip(f"{type(task).__name__} has no {option}")
+
+
+def needs_one_score_a_sample(task: tl.Task) -> None:
+    """Skip what makes sense only where scores and target have one shape."""
+    if task.target_kind in SAMPLE_AXES:
+        pytest.skip(f"{type(task).__name__} has several scores a sample")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.contract.cases import every_loss, every_task, example, needs, value_and_gradient
+from tests.contract.cases import every_loss, every_task, example, needs, needs_one_score_a_sample, value_and_gradient
 
 pytestmark = [every_task, every_loss]
 
@@ -17,6 +17,7 @@ def apart(loss, task_inputs):
 
 
 def test_columns_are_separate_rankings(task, make_loss):
+    needs_one_score_a_sample(task)
     scores, target = example(task, (20, 5))
     values, gradients = apart(make_loss(task), [(scores[:, k], target[:, k]) for k in range(5)])
     together, gradient = value_and_gradient(make_loss(task, reduction="none"), scores, target)
@@ -41,6 +42,19 @@ def test_dim_is_the_ranked_axis(task, make_loss, dim):
     assert values.shape == shape
     torch.testing.assert_close(values, expected.reshape(shape))
     torch.testing.assert_close(gradient.movedim(dim, 0).reshape(scores.shape[dim], -1), expected_gradient)
+
+
+@pytest.mark.parametrize("dim", [(1, 2), (0, 2), (-1, 0), (0, 1, 2)])
+def test_several_axes_make_one_item(task, make_loss, dim):
+    needs(task, "dim")
+    scores, target = example(task, (4, 5, 6), seed=7)
+    axes = sorted(axis % 3 for axis in dim)
+    others = [axis for axis in range(3) if axis not in axes]
+    rows = [x.permute(*others, *axes).reshape(*(x.shape[axis] for axis in others), -1) for x in (scores, target)]
+    expected, expected_gradient = value_and_gradient(make_loss(task, reduction="none", dim=-1), *rows)
+    values, gradient = value_and_gradient(make_loss(task, reduction="none", dim=dim), scores, target)
+    torch.testing.assert_close(values, expected)
+    torch.testing.assert_close(gradient.permute(*others, *axes).reshape(rows[0].shape), expected_gradient)
 
 
 def test_groups_are_separate_rankings_in_sorted_order(task, make_loss):
@@ -73,7 +87,8 @@ def test_ignored_samples_do_not_exist(task, make_loss):
     scores, target = example(task, (40,), seed=4)
     ignored = torch.arange(40) % 5 == 2
     marked = target.long().masked_fill(ignored, -100)
-    padded = scores.masked_fill(ignored, float("nan"))
+    padded = scores.clone()
+    padded[ignored] = float("nan")
     value, gradient = value_and_gradient(make_loss(task, ignore_index=-100), padded, marked)
     expected, expected_gradient = value_and_gradient(make_loss(task), scores[~ignored], target[~ignored])
     torch.testing.assert_close(value, expected)
@@ -99,6 +114,7 @@ def test_padded_matrix_equals_groups(task, make_loss):
 
 def test_weights_make_a_weighted_mean(task, make_loss):
     needs(task, "weight")
+    needs_one_score_a_sample(task)
     scores, target = example(task, (20, 3), seed=6)
     weight = torch.tensor([2.0, 0.0, 1.0])
     values, gradient = value_and_gradient(make_loss(task, reduction="none"), scores, target)

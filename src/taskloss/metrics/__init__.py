@@ -1,5 +1,22 @@
 """Exact values of the metrics; no gradients."""
 
+from taskloss.metrics.counts import (
+    accuracy_score,
+    balanced_accuracy_score,
+    fbeta_score,
+    g_mean_score,
+    jaccard_score,
+    mcc_score,
+    mean_iou_score,
+)
+from taskloss.metrics.multiclass import (
+    auc_mu_score,
+    expected_cost_loss,
+    hand_till_auc_score,
+    multiclass_accuracy_score,
+    one_vs_rest_auc_score,
+    top_k_error_loss,
+)
 from taskloss.metrics.ranking import (
     average_precision_score,
     graded_ndcg_score,
@@ -16,9 +33,21 @@ from taskloss.metrics.ranking import (
 )
 
 __all__ = [
+    "accuracy_score",
+    "auc_mu_score",
     "average_precision_score",
+    "balanced_accuracy_score",
+    "expected_cost_loss",
+    "fbeta_score",
+    "g_mean_score",
     "graded_ndcg_score",
+    "hand_till_auc_score",
+    "jaccard_score",
+    "mcc_score",
+    "mean_iou_score",
+    "multiclass_accuracy_score",
     "ndcg_score",
+    "one_vs_rest_auc_score",
     "partial_auc_score",
     "precision_at_k_score",
     "precision_at_recall_score",
@@ -28,4 +57,5 @@ __all__ = [
     "reciprocal_rank_score",
     "roc_auc_score",
     "separable_score",
+    "top_k_error_loss",
 ]

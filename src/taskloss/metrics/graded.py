@@ -7,13 +7,15 @@ with gains ``g_i`` and Z the sum of the ideal order. The public score and the ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.positions import place_discounts
-from taskloss.layout import Layout, lay_out
+from taskloss.kernels.sums import order_free_sums_by_owner
+from taskloss.layout import Layout, lay_out, ranked_dims
 
 GAINS = ("exponential", "linear")
 
@@ -42,9 +44,8 @@ class GradedRankings:
         return place_discounts(keys, self.ignored, self.layout.owner, self.layout.rankings, cut)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """Sums a ranking, shape ``(R,)``, added up by size: the order of the samples must not show in the last bit."""
-        order = np.lexsort((values, self.owner))
-        return np.bincount(self.owner[order], values[order], self.layout.rankings)
+        """Sums a ranking, shape ``(R,)``: the order of the samples must not show in the last bit."""
+        return order_free_sums_by_owner(values, self.owner, self.layout.rankings)
 
     def ideal(self) -> np.ndarray:
         """The discounted gain of the ideal order, shape ``(R,)``; 1 where undefined."""
@@ -57,13 +58,13 @@ def read_graded(
     *,
     gain: str,
     at: int | None,
-    dim: int = 0,
+    dims: Sequence[int] | None = None,
     groups: np.ndarray | None = None,
     ignore_index: int | None = None,
 ) -> GradedRankings:
     """Check graded input in any calling form."""
     _checks.check_shapes(scores, target)
-    layout = lay_out(scores.shape, dim, groups)
+    layout = lay_out(scores.shape, ranked_dims(dims), groups)
     ignored = np.zeros(target.shape, bool) if ignore_index is None else target == ignore_index
     _checks.check_finite(scores, ~ignored)
     _checks.check_relevance(target, ignored, exponential=gain == "exponential")

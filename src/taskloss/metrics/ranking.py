@@ -10,13 +10,14 @@ import numpy as np
 from taskloss import _checks
 from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to_numpy
 from taskloss.metrics import graded, of_rankings, separable, term_checks
+from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
 
 class MetricOptions(TypedDict, total=False):
     """How the input is divided into rankings and the values are put together; see :mod:`taskloss.layout`."""
 
-    dim: int
-    """The axis that is ranked; 0 unless told."""
+    dim: int | tuple[int, ...] | None
+    """The axis that is ranked, or several; 0 unless told."""
     groups: Any
     """Query id of each sample, integers in any order."""
     ignore_index: int | None
@@ -240,7 +241,7 @@ def _score(
     values_of: Callable[[Rankings], np.ndarray], scores: Any, target: Any, num_relevant: Any, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
     """A metric of binary relevance."""
-    relevant = None if num_relevant is None else to_numpy(num_relevant)
+    relevant = as_optional_array(num_relevant)
 
     def read(scores: np.ndarray, target: np.ndarray, **call: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
         layout, rankings = read_rankings(scores, target, num_relevant=relevant, **call)
@@ -254,7 +255,7 @@ def _values(
     scores: Any,
     target: Any,
     *,
-    dim: int = 0,
+    dim: int | tuple[int, ...] | None = None,
     groups: Any = None,
     ignore_index: int | None = None,
     weight: Any = None,
@@ -262,24 +263,15 @@ def _values(
     on_one_class: str = "skip",
 ) -> float | np.ndarray:
     """Read arrays, ``read`` giving the layout, the undefined rankings and a value of each, and reduce."""
-    _checks.check_choice("reduction", reduction, ("mean", "sum", "none"))
     _checks.check_choice("on_one_class", on_one_class, ("skip", "raise"))
-    scores = to_numpy(scores)
-    if scores.dtype != np.float32:
-        scores = scores.astype(np.float64)
-    ids = None if groups is None else to_numpy(groups)
-    layout, undefined, values = read(scores, to_numpy(target), dim=dim, groups=ids, ignore_index=ignore_index)
-    weights = ranking_weights(layout, None if weight is None else to_numpy(weight))
+    layout, undefined, values = read(
+        as_scores(scores),
+        to_numpy(target),
+        dims=_checks.as_dims(dim),
+        groups=as_optional_array(groups),
+        ignore_index=ignore_index,
+    )
     if on_one_class == "raise":
         _checks.check_two_classes(undefined)
-    return _reduce(np.where(undefined, np.nan, values), weights, ~undefined, layout, reduction)
-
-
-def _reduce(values: np.ndarray, weights: np.ndarray, defined: np.ndarray, layout: Layout, reduction: str) -> float | np.ndarray:
-    if reduction == "none":
-        return (values * weights).reshape(layout.values_shape)
-    total = float(np.dot(values[defined], weights[defined]))
-    if reduction == "sum":
-        return total
-    mass = float(weights[defined].sum())
-    return total / mass if mass > 0 else float("nan")
+    weights = ranking_weights(layout, as_optional_array(weight))
+    return reduce_values(np.where(undefined, np.nan, values), weights, layout.values_shape, reduction)

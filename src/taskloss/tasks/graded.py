@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.layout import ranking_weights, values_shape
+from taskloss.layout import ranked_dims, ranking_weights, values_shape
 from taskloss.metrics import graded
 from taskloss.tasks.registry import register
 from taskloss.tasks.task import Call, Inference, Task
@@ -61,7 +61,7 @@ class GradedNDCG(Task):
             target,
             gain=self.gain,
             at=self.at,
-            dim=call.dim,
+            dims=call.dims,
             groups=call.groups,
             ignore_index=call.ignore_index,
         )
@@ -69,8 +69,10 @@ class GradedNDCG(Task):
             _checks.check_two_classes(~rankings.defined)
         return GradedInference(rankings, scores.dtype, ranking_weights(rankings.layout, call.weight))
 
-    def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-        return values_shape(shape, dim, groups)
+    def values_shape(
+        self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
+    ) -> tuple[int, ...]:
+        return values_shape(scores, ranked_dims(dims), groups)
 
 
 class GradedInference(Inference[np.ndarray]):

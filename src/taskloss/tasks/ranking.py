@@ -10,13 +10,10 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels import cutoff, interleaving, isotonic
-from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, values_shape
+from taskloss.kernels.sums import summable_unit
+from taskloss.layout import Layout, Rankings, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.metrics import of_rankings
 from taskloss.tasks.task import Call, Inference, Task
-
-# Sums of up to 2^60 scores of this size stay finite in float64.
-_LARGEST_SCORE = 2.0**960
-_SHRINK = 2.0**-64
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class RankingTask(Task):
         layout, rankings = read_rankings(
             scores,
             target,
-            dim=call.dim,
+            dims=call.dims,
             groups=call.groups,
             ignore_index=call.ignore_index,
             num_relevant=call.num_relevant,
@@ -66,8 +63,10 @@ class RankingTask(Task):
             _checks.check_two_classes(rankings.undefined)
         return RankingInference(self, layout, rankings, scores.dtype, ranking_weights(layout, call.weight))
 
-    def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-        return values_shape(shape, dim, groups)
+    def values_shape(
+        self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
+    ) -> tuple[int, ...]:
+        return values_shape(scores, ranked_dims(dims), groups)
 
     def __post_init__(self) -> None:
         _checks.check_choice("on_one_class", self.on_one_class, ("skip", "raise"))
@@ -159,8 +158,8 @@ class RankingInference(Inference[Ranking]):
 def _shrink_huge(rankings: Rankings) -> tuple[Rankings, float]:
     """Rankings whose score sums cannot overflow, and what their scores were multiplied with; worths must be alike."""
     lists = rankings.lists
-    largest = max((float(np.abs(side).max()) for side in (lists.positives, lists.negatives) if len(side)), default=0.0)
-    if largest <= _LARGEST_SCORE:
-        return rankings, 1.0
-    shrunk = lists._replace(positives=lists.positives * _SHRINK, negatives=lists.negatives * _SHRINK)
-    return replace(rankings, lists=shrunk), _SHRINK
+    unit = summable_unit(lists.positives, lists.negatives)
+    if unit == 1.0:
+        return rankings, unit
+    shrunk = lists._replace(positives=lists.positives * unit, negatives=lists.negatives * unit)
+    return replace(rankings, lists=shrunk), unit

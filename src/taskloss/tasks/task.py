@@ -18,9 +18,12 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Call:
-    """The options of one call, as arrays. A task that cannot honour one refuses it (:meth:`Task.refuse_unknown`)."""
+    """The options of one call, as arrays; None where one was not given.
 
-    dim: int = 0
+    A task that cannot honour one refuses it (:meth:`Task.refuse_unknown`).
+    """
+
+    dims: tuple[int, ...] | None = None
     groups: np.ndarray | None = None
     ignore_index: int | None = None
     num_relevant: np.ndarray | None = None
@@ -74,21 +77,24 @@ class Task(ABC):
     """A metric. Subclasses are immutable and hashable (frozen dataclasses), so that they can be shared and compared."""
 
     target_kind: ClassVar[str]
-    """What the target holds: ``"binary"`` for 0/1 relevance."""
+    """What the target holds: ``"binary"`` 0/1 relevance, ``"graded"`` relevance, ``"labels"`` 0/1 or a mask of class indices,
+    ``"class"`` indices, ``"structure"``."""
     options: ClassVar[frozenset[str]]
-    """The fields of :class:`Call` that the task honours."""
+    """The options of a call that the task honours."""
 
     @abstractmethod
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> Inference[Any]:
         """Check one batch, float32 or float64 scores, and prepare its inference problems."""
 
     @abstractmethod
-    def values_shape(self, shape: tuple[int, ...], dim: int, groups: int | None) -> tuple[int, ...]:
-        """Shape of one value an item for scores of this shape, ``groups`` the number of groups if any."""
+    def values_shape(
+        self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
+    ) -> tuple[int, ...]:
+        """Shape of one value an item for scores and target of these shapes, ``groups`` the number of groups if any."""
 
     def refuse_unknown(self, call: Call) -> None:
         """Raise for an option that was set although this task has no use for it."""
-        unset = Call()
+        given = {**vars(call), "dim": call.dims}
         for name in ("dim", "groups", "ignore_index", "num_relevant", "weight"):
-            if name not in self.options and getattr(call, name) is not getattr(unset, name):
+            if name not in self.options and given[name] is not None:
                 raise ValueError(f"{type(self).__name__} has no use for {name}=; leave it out")

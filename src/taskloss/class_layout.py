@@ -1,0 +1,91 @@
+"""The calling forms of class scores, those of ``torch.nn.functional.cross_entropy``.
+
+==========================  ====================  =====================
+scores                      target                values
+==========================  ====================  =====================
+``(K,)`` one sample         ``()``                ``()``
+``(n, K)``                  ``(n,)``              ``(n,)``
+``(B, K, H, W)`` pixels     ``(B, H, W)``         ``(B, H, W)``
+==========================  ====================  =====================
+
+The classes lie along axis 1, or along the only axis; the target holds class indices, and the values are one a sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from taskloss import _checks, _output_checks
+from taskloss.kernels.choices import IGNORED
+
+
+def class_values_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of one value a sample, for scores of this shape.
+
+    >>> class_values_shape((8, 21, 64, 64)), class_values_shape((100, 10)), class_values_shape((10,))
+    ((8, 64, 64), (100,), ())
+    """
+    return () if len(shape) == 1 else (shape[0], *shape[2:])
+
+
+@dataclass(frozen=True)
+class ClassBatch:
+    """Class scores of one batch, axes merged around that of the classes."""
+
+    shape: tuple[int, ...]
+    """Shape of the scores as they were given."""
+    scores: np.ndarray
+    """Float32 or float64, ``(outer, K, inner)``."""
+    target: np.ndarray
+    """Class indices, or ``IGNORED``; int64, ``(outer, inner)``."""
+
+    @property
+    def values_shape(self) -> tuple[int, ...]:
+        return class_values_shape(self.shape)
+
+    @property
+    def classes(self) -> int:
+        return self.scores.shape[1]
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Which samples count, flat."""
+        return self.target.reshape(-1) != IGNORED
+
+    def owner(self) -> np.ndarray:
+        """The sample that each element of the flattened scores belongs to, int64."""
+        samples = np.arange(self.target.size).reshape(self.target.shape)
+        return np.ascontiguousarray(np.broadcast_to(samples[:, None], self.scores.shape)).reshape(-1)
+
+    def weights(self, weight: np.ndarray | None) -> np.ndarray:
+        """The weight of each sample in a mean or sum, flat float64."""
+        if weight is None:
+            return np.ones(self.target.size)
+        _output_checks.check_sample_weight(weight, self.values_shape, self.classes)
+        return weight.reshape(-1).astype(np.float64)
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Scores ``(n, K)``, float64, and target ``(n,)`` of the samples that count."""
+        rows = np.moveaxis(self.scores, 1, 2).reshape(-1, self.classes)
+        return rows[self.kept].astype(np.float64), self.target.reshape(-1)[self.kept]
+
+
+def read_classes(scores: np.ndarray, target: np.ndarray, ignore_index: int | None = None) -> ClassBatch:
+    """Check class scores and targets and merge their axes."""
+    if scores.ndim == 0:
+        raise ValueError("scores has no axis; expected one score a class, shape (n, K)")
+    _output_checks.check_class_shapes(scores.shape, target.shape, class_values_shape(scores.shape))
+    axis = min(1, scores.ndim - 1)
+    ignored = None if ignore_index is None else target == ignore_index
+    _output_checks.check_class_dtype(target, scores.shape[axis])
+    _output_checks.check_class_indices(target, scores.shape[axis], ignored)
+    _checks.check_finite(scores, None if ignored is None else np.expand_dims(~ignored, axis))
+    indices = target.astype(np.int64)
+    if ignored is not None:
+        indices = np.where(ignored, IGNORED, indices)
+    outer, inner = prod(scores.shape[:axis]), prod(scores.shape[axis + 1 :])
+    merged = np.ascontiguousarray(scores).reshape(outer, scores.shape[axis], inner)
+    return ClassBatch(scores.shape, merged, indices.reshape(outer, inner))

@@ -1,0 +1,151 @@
+r"""Loss-augmented inference for any metric of confusion counts: every pair of counts is tried.
+
+For a true and b false positives the best labeling takes the a positives and the b negatives with the highest scores. Against the
+prediction it costs the distances from zero of the samples that change sides, so with ``A(a)`` and ``B(b)`` these sums,
+
+.. math:: \max_{a, b} \; -w\, M(a, b) - v_+ A(a) - v_- B(b), \qquad 0 \le a \le P, \; 0 \le b \le N .
+
+The (P + 1)(N + 1) values of the metric are made a block of rows at a time, in threads, and forgotten: memory does not grow with
+the table. Ties as in :mod:`taskloss.kernels.flips`: the fewest changes away from zero, and of the samples at zero the mean of the
+least and the greatest number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels.flips import running_sums, threshold_after
+
+BLOCK_CELLS = 2**17
+"""Cells of the table that are made at once: a few megabytes a thread."""
+CELL_LIMIT = 2**30
+"""Cells of a table that take some ten seconds with a metric of a few numpy operations."""
+
+MetricBlock = Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]
+"""``(true positives, false positives, P, N)``, two arrays of one shape, to float64 values of this shape."""
+
+
+class Side(NamedTuple):
+    """The samples of one label in one labeling."""
+
+    above: np.ndarray
+    """Scores above zero, from the lowest to the highest."""
+    below: np.ndarray
+    """Distances from zero of the scores below, likewise."""
+    costs: np.ndarray
+    """What it costs that c samples are labeled 1, for c = 0, 1, ...; without the weight of the joint score."""
+
+
+class Best(NamedTuple):
+    """The best cell so far."""
+
+    value: float
+    changes: int
+    """Samples away from zero that change sides."""
+    a_least: int
+    b_least: int
+    a_greatest: int
+    b_greatest: int
+    """The extreme cells among the equally good ones that differ only in samples at zero."""
+
+
+_NOTHING = Best(-np.inf, 0, 0, 0, 0, 0)
+
+
+def make_side(above: np.ndarray, below: np.ndarray, at_zero: int) -> Side:
+    """From rising distances from zero of the samples above and below it."""
+    outward, inward = running_sums(below), running_sums(above)
+    return Side(above, below, np.concatenate([inward[::-1], np.zeros(at_zero), outward[1:]]))
+
+
+def search_table(
+    metric: MetricBlock, weight: float, positives: Side, negatives: Side, weights: tuple[float, float]
+) -> tuple[np.ndarray, tuple[int, int]]:
+    """Thresholds ``(4,)`` of the best labeling, and its true and false positives."""
+    size = (len(positives.costs) - 1, len(negatives.costs) - 1)
+    costs = (weights[0] * positives.costs, weights[1] * negatives.costs)
+    box = np.array([len(positives.above), size[0] - len(positives.below), len(negatives.above), size[1] - len(negatives.below)])
+    rows = max(1, BLOCK_CELLS // (size[1] + 1))
+
+    def best_of_block(first: int) -> Best:
+        last = min(first + rows, size[0] + 1)
+        shape = (last - first, size[1] + 1)
+        true_positives = np.broadcast_to(np.arange(first, last, dtype=np.float64)[:, None], shape)
+        false_positives = np.broadcast_to(np.arange(size[1] + 1, dtype=np.float64), shape)
+        values = metric(true_positives, false_positives, *size)
+        return _best_of_block(values, float(weight), first, *costs, box)
+
+    best = _NOTHING
+    for found in _map_in_threads(best_of_block, range(0, size[0] + 1, rows)):
+        best = Best(*_merge(best, found, box, weight > 0))
+    a = (best.a_least, best.a_greatest)
+    b = (best.b_least, best.b_greatest)
+    thresholds = np.array([*_threshold(positives, a), *_threshold(negatives, b)])
+    return thresholds, (best.a_greatest, best.b_greatest)
+
+
+def _map_in_threads(function: Callable[[int], Best], firsts: range) -> Iterable[Best]:
+    """In order; the blocks and so the result do not depend on the number of threads."""
+    threads = min(len(firsts), os.cpu_count() or 1)
+    if threads == 1:
+        return map(function, firsts)
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, firsts))
+
+
+def _threshold(side: Side, counts: tuple[int, int]) -> tuple[float, float]:
+    """Threshold and share for the least and the greatest number of samples labeled 1."""
+    at_zero = len(side.costs) - 1 - len(side.above) - len(side.below)
+    fewest, most = min(counts), max(counts)
+    if most < len(side.above):
+        return threshold_after(side.above, len(side.above) - most, 0, 0, True)
+    if fewest > len(side.above) + at_zero:
+        return threshold_after(side.below, fewest - len(side.above) - at_zero, 0, 0, False)
+    share = ((fewest + most) / 2 - len(side.above)) / at_zero if at_zero else 0.5
+    return 0.0, share
+
+
+@inlined_kernel
+def _outside(count, low, high):
+    """How far a count is from the range of the prediction, with its sign."""
+    return count - high if count > high else (count - low if count < low else 0)
+
+
+@kernel
+def _merge(best, other, box, lower):
+    """The better of two cells; equally good ones that differ only in samples at zero are put together."""
+    if other.value < best.value or (other.value == best.value and other.changes > best.changes):
+        return best
+    if other.value > best.value or other.changes < best.changes:
+        return other
+    same_a = _outside(best.a_least, box[0], box[1]) == _outside(other.a_least, box[0], box[1])
+    same_b = _outside(best.b_least, box[2], box[3]) == _outside(other.b_least, box[2], box[3])
+    if not (same_a and same_b):
+        return best
+    # The positive update changes labels of positives to 0 and of negatives to 1; the negative update the other way round.
+    sign = 1 if lower else -1
+    a_least, b_least, a_greatest, b_greatest = best.a_least, best.b_least, best.a_greatest, best.b_greatest
+    if (sign * other.b_least, -sign * other.a_least) < (sign * b_least, -sign * a_least):
+        a_least, b_least = other.a_least, other.b_least
+    if (sign * other.b_greatest, -sign * other.a_greatest) > (sign * b_greatest, -sign * a_greatest):
+        a_greatest, b_greatest = other.a_greatest, other.b_greatest
+    return Best(best.value, best.changes, a_least, b_least, a_greatest, b_greatest)
+
+
+@kernel
+def _best_of_block(values, weight, first, positive_costs, negative_costs, box):
+    best = Best(-np.inf, 0, 0, 0, 0, 0)
+    for row in range(len(values)):
+        a = first + row
+        for b in range(values.shape[1]):
+            value = -weight * values[row, b] - positive_costs[a] - negative_costs[b]
+            if value >= best.value:
+                changes = abs(_outside(a, box[0], box[1])) + abs(_outside(b, box[2], box[3]))
+                best = _merge(best, Best(value, changes, a, b, a, b), box, weight > 0)
+    return best

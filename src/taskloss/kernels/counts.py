@@ -1,0 +1,115 @@
+r"""Metrics of confusion counts: what a labeling is worth, and how much one sample can change it.
+
+A labeling of P positives and N negatives is seen only through ``a`` true positives and ``b`` false positives:
+
+==================  ===========================================================================
+metric              value
+==================  ===========================================================================
+accuracy            ``(a + N - b) / (P + N)``
+balanced accuracy   mean of ``a / P`` and ``(N - b) / N``; of one class only the rate there is
+F-beta              ``(1 + beta^2) a / (beta^2 P + a + b)``
+Jaccard             ``a / (P + b)``
+G-mean              ``sqrt(a / P * (N - b) / N)``
+MCC                 ``(a N - b P) / sqrt(P N k (P + N - k))`` with ``k = a + b``
+==================  ===========================================================================
+
+All of them grow with a and fall with b. Where a quotient is 0/0, ``zero_division`` stands in its place: F-beta and Jaccard when
+there is neither a positive nor a false positive, a rate of the G-mean when its class is missing. MCC is 0/0 for every labeling of
+one class, and for predictions of one class: as in scikit-learn it is then 0, except that a labeling of one class without
+an error counts ``zero_division``.
+
+A metric is named by an integer, as in :mod:`taskloss.kernels.terms`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taskloss.kernels._numba import inlined_kernel, kernel
+
+ACCURACY, BALANCED_ACCURACY, F_BETA, JACCARD, G_MEAN, MCC = range(6)
+
+
+@inlined_kernel
+def _ratio(numerator, denominator, zero_division):
+    return numerator / denominator if denominator > 0 else zero_division
+
+
+@inlined_kernel
+def metric_value(metric, a, b, positives, negatives, beta2, zero_division):
+    """The metric of one labeling; all arguments float64, ``beta2`` is the square of the F-score's beta."""
+    if metric == F_BETA:
+        return _ratio((1.0 + beta2) * a, beta2 * positives + a + b, zero_division)
+    if metric == JACCARD:
+        return _ratio(a, positives + b, zero_division)
+    if metric == ACCURACY:
+        return _ratio(a + (negatives - b), positives + negatives, zero_division)
+    if metric == G_MEAN:
+        return np.sqrt(_ratio(a, positives, zero_division) * _ratio(negatives - b, negatives, zero_division))
+    if metric == BALANCED_ACCURACY:
+        if positives == 0.0 or negatives == 0.0:
+            return _ratio(a + (negatives - b), positives + negatives, zero_division)
+        return (a / positives + (negatives - b) / negatives) / 2.0
+    return _correlation(a, b, positives, negatives, zero_division)
+
+
+@inlined_kernel
+def _correlation(a, b, positives, negatives, zero_division):
+    """Matthews' correlation; the two ends are exact whatever the roots round to."""
+    if a == positives and b == 0.0:
+        return 1.0 if positives > 0.0 and negatives > 0.0 else zero_division
+    chosen = a + b
+    left = positives + negatives - chosen
+    if positives == 0.0 or negatives == 0.0 or chosen == 0.0 or left == 0.0:
+        return 0.0
+    if a == 0.0 and b == negatives:
+        return -1.0
+    return (a * negatives - b * positives) / (np.sqrt(positives * negatives) * np.sqrt(chosen * left))
+
+
+@kernel
+def metric_values(metric, true_positives, false_positives, positives, negatives, beta2, zero_division):
+    """The metric of R labelings; counts of shape ``(R,)``, integers or floats."""
+    result = np.empty(len(true_positives))
+    for r in range(len(result)):
+        a, b = np.float64(true_positives[r]), np.float64(false_positives[r])
+        result[r] = metric_value(metric, a, b, np.float64(positives[r]), np.float64(negatives[r]), beta2, zero_division)
+    return result
+
+
+@kernel
+def largest_change(metric, sign, a, b, a_most, b_most, positives, negatives, beta2):
+    r"""The most that the flip of one positive, and of one negative, can change the metric on the way of one update.
+
+    The positive update (``sign > 0``) only lowers a from ``a_most`` and raises b from ``b``; the negative update only raises a
+    from ``a`` and lowers b from ``b_most``. With ``c = beta^2 P``, F-beta falls with one positive less, or one negative more, by
+
+    .. math::
+        \frac{(1 + \beta^2)(c + b)}{(c + a + b)(c + a + b - 1)}, \qquad \frac{(1 + \beta^2)\, a}{(c + a + b)(c + a + b + 1)},
+
+    each largest at an end of its ranges or where :func:`_share_change` peaks. Samples that cost more than this keep their
+    labels, so they need no place in a sort. An upper bound; infinite where there is none worth having.
+    """
+    if positives == 0.0 or negatives == 0.0:
+        return np.inf, np.inf
+    if metric == ACCURACY:
+        return 1.0 / (positives + negatives), 1.0 / (positives + negatives)
+    if metric == BALANCED_ACCURACY:
+        return 0.5 / positives, 0.5 / negatives
+    if metric == JACCARD:
+        if sign > 0:
+            return 1.0 / (positives + b), a_most / ((positives + b) * (positives + b + 1.0))
+        return 1.0 / positives, 1.0 / (positives + 1.0)
+    if metric == F_BETA:
+        c = beta2 * positives
+        if sign > 0:
+            return (1.0 + beta2) / (c + b + 1.0), (1.0 + beta2) * _share_change(0.0, a_most, c + b)
+        return (1.0 + beta2) * _share_change(c, c + b_most, a), (1.0 + beta2) * _share_change(a, positives, c)
+    return np.inf, np.inf
+
+
+@inlined_kernel
+def _share_change(low, high, rest):
+    """The largest ``x / ((x + rest)(x + rest + 1))`` for x from ``low`` to ``high``; its peak is ``sqrt(rest (rest + 1))``."""
+    x = min(max(np.sqrt(rest * (rest + 1.0)), low), high)
+    return x / ((x + rest) * (x + rest + 1.0)) if x > 0.0 else 0.0

@@ -1,0 +1,114 @@
+"""Reading labelings: which samples form one labeling, and what the target says of them.
+
+Without ``dim=`` the shape decides. The target has the shape of the scores and holds 0 and 1, or it is a mask of class indices:
+the shape of the scores without axis 1, the classes. Then each class is a labeling of its own, one against the rest.
+
+============================  ==============================  =============================  ============
+scores                        target                          one labeling                   values
+============================  ==============================  =============================  ============
+``(n,)``                      ``(n,)``                        the samples                    ``()``
+``(n, C)``                    ``(n, C)``                      a column                       ``(C,)``
+``(n, C)``                    ``(n,)`` classes                a class                        ``(C,)``
+``(B, H, W)``                 ``(B, H, W)``                   an image                       ``(B,)``
+``(B, C, H, W)``              ``(B, H, W)`` classes           an image and class             ``(B, C)``
+``(B, C, D, H, W)``           ``(B, D, H, W)`` classes        a volume and class             ``(B, C)``
+``(B, C, D, H, W)``           the same                        a volume and class             ``(B, C)``
+============================  ==============================  =============================  ============
+
+Four axes on both sides may be images with classes or volumes without: ``dim=`` must tell, ``(2, 3)`` or ``(1, 2, 3)``. Pooling
+over the batch is ``dim=`` too: ``(0, 1, 2)`` for images, ``(0, 2, 3)`` for images with classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskloss import _checks, _output_checks
+from taskloss.class_layout import class_values_shape
+from taskloss.kernels.labeling import Samples, Tallies, one_vs_rest, tally
+from taskloss.layout import Layout, binary_labels, lay_out, values_shape
+
+
+@dataclass(frozen=True)
+class Labelings:
+    """The labelings of one batch, R of them."""
+
+    samples: Samples
+    tallies: Tallies
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Samples of each labeling that are not ignored, shape ``(R,)``."""
+        return self.tallies.positives + self.tallies.negatives
+
+
+def holds_classes(scores: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether a target of this shape is a mask of class indices for scores of this shape.
+
+    >>> holds_classes((16, 21, 64, 64), (16, 64, 64)), holds_classes((30, 1), (30,))
+    (True, False)
+    """
+    return len(scores) >= 2 and scores[1] > 1 and target == class_values_shape(scores)
+
+
+def labeled_dims(scores: tuple[int, ...], target: tuple[int, ...], dims: Sequence[int] | None) -> Sequence[int]:
+    """The axes of one labeling: ``dims``, or what the shapes say.
+
+    >>> labeled_dims((16, 64, 64), (16, 64, 64), None), labeled_dims((16, 21, 64, 64), (16, 64, 64), None)
+    ((1, 2), (2, 3))
+    """
+    if dims is not None:
+        return dims
+    if len(scores) <= 2:
+        return (0,)
+    if len(scores) == 3 and not holds_classes(scores, target):
+        return (1, 2)
+    if len(scores) == 4 and not holds_classes(scores, target) and scores[1] > 1:
+        _output_checks.refuse_ambiguous_volume(scores)
+    return tuple(range(2, len(scores)))
+
+
+def labeling_values_shape(
+    scores: tuple[int, ...], target: tuple[int, ...], dims: Sequence[int] | None, groups: int | None
+) -> tuple[int, ...]:
+    """Shape of one value a labeling."""
+    return values_shape(scores, labeled_dims(scores, target, dims), groups)
+
+
+def read_labelings(
+    scores: np.ndarray,
+    target: np.ndarray,
+    *,
+    dims: Sequence[int] | None = None,
+    groups: np.ndarray | None = None,
+    ignore_index: int | None = None,
+) -> tuple[Layout, Labelings]:
+    """Check labels in any calling form and count them."""
+    classes = holds_classes(scores.shape, target.shape)
+    if not classes:
+        _checks.check_shapes(scores, target)
+    layout = lay_out(scores.shape, labeled_dims(scores.shape, target.shape, dims), groups)
+    if classes:
+        labels, ignored = _labels_of_classes(scores.shape, target, ignore_index)
+        kept = None if ignored is None else np.broadcast_to(~np.expand_dims(ignored, 1), scores.shape)
+    else:
+        labels, kept = binary_labels(target, ignore_index)
+    _checks.check_finite(scores, kept)
+    samples = Samples(np.ascontiguousarray(scores).reshape(-1), labels.reshape(-1), layout.run_owner)
+    return layout, Labelings(samples, Tallies(*tally(samples, layout.rankings)))
+
+
+def _labels_of_classes(
+    shape: tuple[int, ...], target: np.ndarray, ignore_index: int | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """One label a score, flat, and which places of the mask are ignored (None when none can be)."""
+    _output_checks.check_class_dtype(target, shape[1])
+    mask = np.ascontiguousarray(target).reshape(shape[0], -1)
+    labels, good = one_vs_rest(mask, shape[1], ignore_index is not None, ignore_index or 0)
+    ignored = None if ignore_index is None else target == ignore_index
+    if not good:
+        _output_checks.check_class_indices(target, shape[1], ignored)
+    return labels, ignored

@@ -1,0 +1,112 @@
+"""Solvers for :class:`taskloss.Structured`: each maximizes ``<scores, psi>`` over its structures.
+
+All take one instance or any leading batch axes, so they work with ``batched=True`` and without; they are immutable, and equal
+settings compare equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskloss import _checks, _output_checks
+from taskloss.kernels import grid_paths
+
+# Costs this far below zero, relative to the largest one, are zeros that were rounded.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class GridShortestPath:
+    """The cheapest path through a grid of vertex costs, ``scores = -costs``; psi marks the vertices on the path.
+
+    Dijkstra's algorithm, O(HW log HW) a grid. It needs costs of at least zero, and the augmented inference of
+    :class:`~taskloss.Structured` shifts them by up to epsilon (Hamming loss). So let the network's costs be at least epsilon,
+    as in ``scores = -(epsilon + softplus(output))``, and the inference stays exact; with ``loss="regret"`` and
+    ``update="negative"`` any costs of at least zero will do.
+
+    Args:
+        neighbours: 4, or 8 with the diagonals.
+        start: row and column of the first vertex; negative numbers count from the end.
+        end: row and column of the last vertex.
+        negative_costs: ``"raise"``, or ``"clip"`` them to zero: no longer exact, as blackbox differentiation does it.
+
+    >>> GridShortestPath(neighbours=4)(-np.array([[1.0, 9.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 1.0]]))
+    array([[1., 0., 0.],
+           [1., 0., 0.],
+           [1., 1., 1.]])
+    """
+
+    neighbours: int = 8
+    start: tuple[int, int] = (0, 0)
+    end: tuple[int, int] = (-1, -1)
+    negative_costs: str = "raise"
+
+    def __post_init__(self) -> None:
+        if self.neighbours not in (4, 8):
+            raise ValueError(f"neighbours must be 4 or 8, got {self.neighbours!r}")
+        _checks.check_choice("negative_costs", self.negative_costs, ("raise", "clip"))
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """``psi`` of the shape of ``scores``, ``(..., H, W)``."""
+        costs = _as_grids(-np.asarray(scores, np.float64))
+        # Costs that should be epsilon, less epsilon: in float32 they may end a little below zero.
+        slack = np.inf if self.negative_costs == "clip" else _ROUNDING * np.abs(costs).max(initial=0.0)
+        costs = np.where((costs < 0.0) & (costs >= -slack), 0.0, costs)
+        _output_checks.check_path_costs(costs)
+        size = costs.shape[1:]
+        start, end = (_output_checks.as_vertex(name, getattr(self, name), size) for name in ("start", "end"))
+        return grid_paths.shortest_paths(costs, self.neighbours, start, end).reshape(np.shape(scores))
+
+
+@dataclass(frozen=True)
+class MonotoneGridPath:
+    """The best path from the first vertex to the last that only moves down, right, or down and right.
+
+    Dynamic programming, O(HW) a grid, exact for scores of any sign. It is also the alignment of two sequences (dynamic time
+    warping): ``scores[i, j]`` says how well element i of the one fits element j of the other.
+
+    Args:
+        diagonal: whether a step may go down and right at once.
+
+    >>> MonotoneGridPath()(np.array([[1.0, -1.0, -1.0], [-1.0, 2.0, 3.0]]))
+    array([[1., 0., 0.],
+           [0., 1., 1.]])
+    """
+
+    diagonal: bool = True
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """``psi`` of the shape of ``scores``, ``(..., H, W)``."""
+        return grid_paths.monotone_paths(_as_grids(np.asarray(scores, np.float64)), self.diagonal).reshape(np.shape(scores))
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The best one-to-one matching of rows and columns; psi is the (partial) permutation matrix.
+
+    ``scipy.optimize.linear_sum_assignment``, O(m^3) a matrix, scores of any sign. In a rectangular matrix every element of the
+    shorter side is matched.
+
+    >>> Assignment()(np.array([[1.0, 2.0], [0.0, 4.0]]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """``psi`` of the shape of ``scores``, ``(..., m, n)``."""
+        # Loaded here: scipy.optimize would add to the time of every ``import taskloss``.
+        from scipy.optimize import linear_sum_assignment
+
+        matrices = _as_grids(np.asarray(scores, np.float64))
+        result = np.zeros(matrices.shape)
+        for matrix, psi in zip(matrices, result, strict=True):
+            psi[linear_sum_assignment(matrix, maximize=True)] = 1.0
+        return result.reshape(np.shape(scores))
+
+
+def _as_grids(scores: np.ndarray) -> np.ndarray:
+    """Leading axes merged into one."""
+    _output_checks.check_grid_shape(scores.shape)
+    return np.ascontiguousarray(scores).reshape(-1, *scores.shape[-2:])

@@ -1,0 +1,210 @@
+"""Tasks on confusion counts: the error rate, F-score, Jaccard index, balanced error, G-mean and Matthews' correlation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from taskloss import _checks
+from taskloss.kernels import counts
+from taskloss.labelings import Labelings
+from taskloss.tasks.labeling import CountTask, Weights
+from taskloss.tasks.registry import register
+
+
+def _both(weights: np.ndarray) -> Weights:
+    return weights, weights
+
+
+def one_a_sample(labelings: Labelings) -> Weights:
+    """``1/n`` for each of n samples."""
+    return _both(1.0 / np.maximum(labelings.sizes, 1))
+
+
+def one_a_positive(labelings: Labelings) -> Weights:
+    """``1/P`` for every sample; of a labeling without positives, ``1/n``.
+
+    Without positives the loss jumps once, from 0 to 1, however many of the n samples are false positives: ``1/n`` shares it among
+    them. (``1`` would let one image without the class outweigh all the images that have it.)
+    """
+    positives = labelings.tallies.positives
+    return _both(1.0 / np.where(positives > 0, positives, np.maximum(labelings.sizes, 1)))
+
+
+def half_a_class(labelings: Labelings) -> Weights:
+    """``1/(2 P)`` for positives, ``1/(2 N)`` for negatives."""
+    positives, negatives = labelings.tallies.positives, labelings.tallies.negatives
+    return 0.5 / np.maximum(positives, 1), 0.5 / np.maximum(negatives, 1)
+
+
+@register("zero_one")
+@dataclass(frozen=True)
+class ZeroOne(CountTask):
+    r"""The error rate, one minus the accuracy: the 0-1 loss of Song et al. 2016.
+
+    .. math:: L = \frac{1}{n} \sum_i [\hat y_i \ne y_i], \qquad v_i = 1/n
+
+    A sum over samples, so a batch is as good as the whole. Both updates in the time of one pass and a sort of the samples within
+    epsilon of zero.
+
+    >>> import torch, taskloss as tl
+    >>> tl.DirectLoss("zero_one")(torch.tensor([0.3, -0.2, 0.1, -0.4]), torch.tensor([1, 1, 0, 0])).item()
+    0.5
+    """
+
+    metric: ClassVar[int] = counts.ACCURACY
+    zero_division: float = field(default=1.0, init=False, repr=False)
+
+    def sample_weights(self, labelings: Labelings) -> Weights:
+        return one_a_sample(labelings)
+
+
+@register("balanced_error")
+@dataclass(frozen=True)
+class BalancedError(CountTask):
+    r"""The mean of the error rates of the two classes.
+
+    .. math:: L = \frac12 \Big(\frac{P - a}{P} + \frac{b}{N}\Big), \qquad v_+ = \frac{1}{2P}, \; v_- = \frac{1}{2N}
+
+    with a true and b false positives. One minus scikit-learn's ``balanced_accuracy_score``; with one class only, the error rate
+    of that class. Both updates as fast as for :class:`ZeroOne`.
+
+    >>> import torch, taskloss as tl
+    >>> tl.DirectLoss("balanced_error")(torch.tensor([0.3, 0.2, -0.1, -0.4]), torch.tensor([1, 0, 0, 0])).item()
+    0.1666666716337204
+    """
+
+    metric: ClassVar[int] = counts.BALANCED_ACCURACY
+    zero_division: float = field(default=1.0, init=False, repr=False)
+
+    def sample_weights(self, labelings: Labelings) -> Weights:
+        positives, negatives = labelings.tallies.positives, labelings.tallies.negatives
+        classes = np.where((positives > 0) & (negatives > 0), 2.0, 1.0)
+        return 1.0 / (classes * np.maximum(positives, 1)), 1.0 / (classes * np.maximum(negatives, 1))
+
+
+@register("f_score")
+@dataclass(frozen=True)
+class FScore(CountTask):
+    r"""The F-score, ``L = 1 - F_beta``: the harmonic mean of precision and recall, recall weighing beta times as much.
+
+    .. math:: F_\beta = \frac{(1 + \beta^2)\, a}{\beta^2 P + a + b}, \qquad v_i = 1/P
+
+    with a true and b false positives. Equal to scikit-learn's ``fbeta_score``. Both updates in O(n) and a sort of the
+    samples near zero.
+
+    Args:
+        beta: above 1 for recall, below 1 for precision.
+        zero_division: the score of a labeling without positives when nothing is predicted; with a false positive it is 0. The
+            weights are then ``1/n``.
+
+    >>> import torch, taskloss as tl
+    >>> scores = torch.tensor([0.3, 0.2, -0.1, -0.4], requires_grad=True)
+    >>> loss = tl.DirectLoss(FScore())(scores, torch.tensor([1, 0, 1, 0]))
+    >>> loss.item()
+    0.5
+    >>> loss.backward()
+    >>> scores.grad
+    tensor([-0.5000,  0.0000,  0.0000,  0.0000])
+    """
+
+    metric: ClassVar[int] = counts.F_BETA
+    beta: float = 1.0
+    zero_division: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checks.check_positive("beta", self.beta)
+
+    @property
+    def beta2(self) -> float:
+        return float(self.beta) ** 2
+
+    def sample_weights(self, labelings: Labelings) -> Weights:
+        return one_a_positive(labelings)
+
+
+@register("dice")
+@dataclass(frozen=True)
+class Dice(FScore):
+    r"""The Dice coefficient of two sets, the F-score with beta 1: ``2 a / (P + a + b)``.
+
+    >>> import torch, taskloss as tl
+    >>> tl.DirectLoss("dice")(torch.tensor([[[0.3, 0.2], [-0.1, -0.4]]]), torch.tensor([[[1, 0], [1, 0]]])).item()
+    0.5
+    """
+
+    beta: float = field(default=1.0, init=False, repr=False)
+
+
+@register("jaccard")
+@dataclass(frozen=True)
+class Jaccard(CountTask):
+    r"""The Jaccard index (intersection over union), ``L = 1 - IoU``.
+
+    .. math:: J = \frac{a}{P + b}, \qquad v_i = 1/P
+
+    with a true and b false positives. Equal to scikit-learn's ``jaccard_score``. Both updates in O(n) and a sort of the samples
+    near zero. ``zero_division`` as for :class:`FScore`.
+
+    >>> import torch, taskloss as tl
+    >>> scores, mask = torch.randn(2, 3, 8, 8), torch.arange(128).reshape(2, 8, 8) % 3
+    >>> tl.DirectLoss("jaccard", reduction="none")(scores, mask).shape     # one an image and class
+    torch.Size([2, 3])
+    """
+
+    metric: ClassVar[int] = counts.JACCARD
+    zero_division: float = 1.0
+
+    def sample_weights(self, labelings: Labelings) -> Weights:
+        return one_a_positive(labelings)
+
+
+@register("g_mean")
+@dataclass(frozen=True)
+class GMean(CountTask):
+    r"""The geometric mean of sensitivity and specificity, ``L = 1 - G``.
+
+    .. math:: G = \sqrt{\frac{a}{P} \cdot \frac{N - b}{N}}, \qquad v_+ = \frac{1}{2P}, \; v_- = \frac{1}{2N}
+
+    Kubat and Matwin 1997. The rate of a class that is missing is ``zero_division``. Both updates by a sort and divide and
+    conquer, O(n log n).
+
+    >>> import torch, taskloss as tl
+    >>> round(tl.DirectLoss("g_mean")(torch.tensor([0.3, 0.2, -0.1, -0.4]), torch.tensor([1, 0, 1, 0])).item(), 4)
+    0.5
+    """
+
+    metric: ClassVar[int] = counts.G_MEAN
+    zero_division: float = 1.0
+
+    def sample_weights(self, labelings: Labelings) -> Weights:
+        return half_a_class(labelings)
+
+
+@register("mcc")
+@dataclass(frozen=True)
+class MCC(CountTask):
+    r"""Matthews' correlation coefficient, ``L = (1 - MCC) / 2``, between 0 and 1.
+
+    .. math:: \mathrm{MCC} = \frac{a N - b P}{\sqrt{P N k (n - k)}}, \quad k = a + b, \qquad v_i = \frac{n}{4 P N}
+
+    Matthews 1975; equal to scikit-learn's ``matthews_corrcoef``, which is 0 where it is 0/0. A labeling of one class is
+    0/0 whatever is predicted: without an error it counts ``zero_division`` here, so that errors cost (weights ``1/n``). Both
+    updates by a sort and a linear search.
+
+    >>> import torch, taskloss as tl
+    >>> tl.DirectLoss("mcc")(torch.tensor([0.3, 0.2, -0.1, -0.4]), torch.tensor([1, 0, 1, 0])).item()
+    0.5
+    """
+
+    metric: ClassVar[int] = counts.MCC
+    loss_scale: ClassVar[float] = 0.5
+    zero_division: float = 1.0
+
+    def sample_weights(self, labelings: Labelings) -> Weights:
+        pairs = labelings.tallies.positives * labelings.tallies.negatives
+        size = np.maximum(labelings.sizes, 1)
+        return _both(np.where(pairs > 0, size / np.maximum(4.0 * pairs, 1.0), 1.0 / size))

@@ -1,0 +1,173 @@
+r"""Labelings: what the tasks on confusion counts share.
+
+An answer labels every sample 0 or 1. With ``v_+`` and ``v_-`` the weights of positives and negatives, the joint score is
+
+.. math:: F = \sum_i v_i\, s_i\, \hat y_i, \qquad \hat y \in \{0, 1\}^n ,
+
+so the prediction is ``s > 0`` whatever the (positive) weights are. They say what epsilon means: each task chooses them so that
+flipping one sample changes its loss by about ``v_i``; then samples up to about epsilon away from zero take part.
+
+A score of exactly 0 is predicted 0, in the loss as in :mod:`taskloss.metrics`; in the feature of the prediction it counts 1/2,
+so that constant scores of zero give a useful gradient. The rule for other ties stands in :mod:`taskloss.kernels.flips`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from taskloss import _checks
+from taskloss.kernels import counts, flips, labeling
+from taskloss.kernels.labeling import Thresholds
+from taskloss.kernels.sort import NEGATIVE, POSITIVE
+from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
+from taskloss.layout import Layout, ranking_weights
+from taskloss.tasks.task import Call, Inference, Task
+
+Weights = tuple[np.ndarray, np.ndarray]
+"""``v_+`` and ``v_-`` of each labeling, float64 of shape ``(R,)`` each."""
+
+
+@dataclass(frozen=True)
+class Labeling:
+    """An answer for each of R labelings."""
+
+    thresholds: Thresholds
+    true_positives: np.ndarray
+    false_positives: np.ndarray
+
+
+class LabelingTask(Task):
+    """Base of the tasks on confusion counts: a metric of true and false positives, with exact loss-augmented inference."""
+
+    target_kind: ClassVar[str] = "labels"
+    options: ClassVar[frozenset[str]] = frozenset({"dim", "groups", "ignore_index", "weight"})
+
+    @abstractmethod
+    def loss_of(self, labelings: Labelings, true_positives: np.ndarray, false_positives: np.ndarray) -> np.ndarray:
+        """The task loss of labelings with these counts, shape ``(R,)``."""
+
+    @abstractmethod
+    def sample_weights(self, labelings: Labelings) -> Weights:
+        """The weights in the joint score, above zero."""
+
+    @abstractmethod
+    def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
+        """The labelings that maximize ``F + weight * L``, ``weights`` being those of the joint score."""
+
+    def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> LabelingInference:
+        self.refuse_unknown(call)
+        layout, labelings = read_labelings(scores, target, dims=call.dims, groups=call.groups, ignore_index=call.ignore_index)
+        return LabelingInference(self, layout, labelings, ranking_weights(layout, call.weight))
+
+    def values_shape(
+        self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
+    ) -> tuple[int, ...]:
+        return labeling_values_shape(scores, target, dims, groups)
+
+
+class CountTask(LabelingTask):
+    """A task whose metric is one of :mod:`taskloss.kernels.counts`, solved by :mod:`taskloss.kernels.flips`."""
+
+    metric: ClassVar[int]
+    """The metric's number in :mod:`taskloss.kernels.counts`."""
+    loss_scale: ClassVar[float] = 1.0
+    """``L = loss_scale * (1 - metric)``."""
+    zero_division: float
+    """What the metric counts where it is 0/0."""
+
+    @property
+    def beta2(self) -> float:
+        """The square of the F-score's beta."""
+        return 1.0
+
+    def __post_init__(self) -> None:
+        _checks.check_zero_division(self.zero_division)
+
+    def loss_of(self, labelings: Labelings, true_positives: np.ndarray, false_positives: np.ndarray) -> np.ndarray:
+        tallies = labelings.tallies
+        values = counts.metric_values(
+            self.metric,
+            true_positives,
+            false_positives,
+            tallies.positives,
+            tallies.negatives,
+            self.beta2,
+            float(self.zero_division),
+        )
+        return self.loss_scale * (1.0 - values)
+
+    def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
+        samples, tallies = labelings.samples, labelings.tallies
+        worth = np.full(len(tallies.positives), weight * self.loss_scale)
+        limits = flips.cost_limits(self.metric, worth, tallies, *weights, self.beta2)
+        direction = 1 if weight > 0 else -1
+        positives_room, negatives_room = (
+            (tallies.positives_above, tallies.negatives - tallies.negatives_above)
+            if weight > 0
+            else (tallies.positives - tallies.positives_above, tallies.negatives_above)
+        )
+        thresholds, answer = flips.augment_labelings(
+            self.metric,
+            worth,
+            labeling.costs_of(samples, POSITIVE, direction, limits[0], positives_room),
+            labeling.costs_of(samples, NEGATIVE, -direction, limits[1], negatives_room),
+            tallies,
+            *weights,
+            self.beta2,
+            float(self.zero_division),
+        )
+        return Labeling(Thresholds(*thresholds), *answer)
+
+
+class LabelingInference(Inference[Labeling]):
+    """Exact inference for all the labelings of one batch."""
+
+    def __init__(self, task: LabelingTask, layout: Layout, labelings: Labelings, weights: np.ndarray) -> None:
+        self.values_shape = layout.values_shape
+        self.defined = labelings.sizes > 0
+        self.weights = weights
+        self._task = task
+        self._layout = layout
+        self._labelings = labelings
+        self._sample_weights = task.sample_weights(labelings)
+
+    def _answer(self, thresholds: tuple[float, ...], true_positives: np.ndarray, false_positives: np.ndarray) -> Labeling:
+        """The same thresholds for all the labelings."""
+        return Labeling(Thresholds(*(np.full(len(self.defined), x) for x in thresholds)), true_positives, false_positives)
+
+    def predict(self) -> Labeling:
+        tallies = self._labelings.tallies
+        return self._answer((0.0, 0.5, 0.0, 0.5), tallies.positives_above, tallies.negatives_above)
+
+    def augment(self, weight: float) -> Labeling:
+        return self._task.augment(self._labelings, self._sample_weights, weight)
+
+    def truth(self) -> Labeling:
+        tallies = self._labelings.tallies
+        return self._answer((-np.inf, 0.5, np.inf, 0.5), tallies.positives, np.zeros_like(tallies.negatives))
+
+    def loss(self, answer: Labeling) -> np.ndarray:
+        return self._task.loss_of(self._labelings, answer.true_positives, answer.false_positives)
+
+    def score_difference(self, answer: Labeling, reference: Labeling) -> np.ndarray:
+        return labeling.score_difference(
+            self._labelings.samples,
+            self._labelings.tallies,
+            answer.thresholds,
+            reference.thresholds,
+            self._sample_weights,
+        )
+
+    def feature_difference(self, answer: Labeling, reference: Labeling, factor: np.ndarray) -> np.ndarray:
+        samples = self._labelings.samples
+        units = (factor * weights for weights in self._sample_weights)
+        out = np.empty(samples.scores.shape, samples.scores.dtype)
+        labeling.write_feature_difference(samples, answer.thresholds, reference.thresholds, *units, out)
+        return out.reshape(self._layout.shape)
+
+    def owner(self) -> np.ndarray:
+        return self._layout.full_owner()
