@@ -173,7 +173,7 @@ def check_ray(pattern, entries, cost, low, high, direction):
 
 
 @kernel
-def sensitivities_many(pattern, entries, active, right, unseen, duals):
+def sensitivities_many(pattern, entries, active, right, items, unseen, duals):
     """``(I - B^+ B) right`` and ``B^{+T} right`` of each item, B its active rows at the variables that are not at a bound.
 
     The rows are scaled to a largest entry near 1 first, so that the shift of the factorization means the same for all; ``B^+``
@@ -184,7 +184,7 @@ def sensitivities_many(pattern, entries, active, right, unseen, duals):
     scaled = np.empty(entries.shape[1])
     scale = np.empty(m)
     nothing = np.zeros(m)
-    for item in range(len(right)):
+    for item in items:
         for row in range(m):
             size = 0.0
             for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
@@ -194,7 +194,7 @@ def sensitivities_many(pattern, entries, active, right, unseen, duals):
             for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
                 scaled[entry] = entries[item, entry] * scale[row]
         factorize_active(pattern, scaled, system, active[item])
-        solve_system(pattern, system, right[item], nothing, unseen[item], duals[item], 20)
+        solve_system(pattern, system, right[item], nothing, unseen[item], duals[item], 5)
         for row in range(m):
             duals[item, row] = duals[item, row] * scale[row] if active[item, row] else 0.0
 

@@ -30,6 +30,9 @@ from taskloss.kernels.lp_program import (
     write_values,
 )
 
+ROUNDS = 2
+"""Rounds of refinement of a step."""
+
 
 class Sides(NamedTuple):
     """Slack and dual of both limits of every line, or a change of them. Where a line has no such limit they are unused."""
@@ -343,7 +346,18 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             _write_matrix(pattern, program, system, kinds, theta, softness, shift)
             factorize_system(pattern, system)
             unsolved = _solve_direction(
-                pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, 10
+                pattern,
+                program,
+                system,
+                kinds,
+                theta,
+                softness,
+                collected,
+                right_columns,
+                right_rows,
+                change,
+                dual_change,
+                ROUNDS,
             )
             if unsolved <= 0.1:
                 break
@@ -367,7 +381,7 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             target = mu * min(max((reached / count / mu) ** 3, 1e-8), 1.0)
         _write_right_side(program, kinds, values, sides, gradient, theta, target, step, collected, right_columns, right_rows)
         _solve_direction(
-            pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, 10
+            pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, ROUNDS
         )
         primal, dual = _write_step(program, kinds, values, sides, change, target, step, step)
         inside = min(max(0.9, 1.0 - mu), 0.9995)

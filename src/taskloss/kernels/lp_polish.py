@@ -77,7 +77,7 @@ def polish_primal(pattern, program, system, x, multipliers, active):
         write_values(pattern, program.entries, moved, values)
         for row in range(m):
             missing[row] = _limit(program, multipliers, row, values[row]) - values[row] if active[row] else 0.0
-        solve_system(pattern, system, np.zeros(n), missing, change, ignored, 10)
+        solve_system(pattern, system, np.zeros(n), missing, change, ignored, 3)
         for column in range(n):
             if not active[m + column]:
                 moved[column] += change[column]
@@ -108,7 +108,7 @@ def polish_dual(pattern, program, system, x, multipliers, active):
         for column in range(n):
             if active[m + column]:
                 gradient[column] = 0.0
-        solve_system(pattern, system, -gradient, np.zeros(m), seen, change, 10)
+        solve_system(pattern, system, -gradient, np.zeros(m), seen, change, 3)
         for row in range(m):
             if active[row]:
                 moved[row] += change[row]
@@ -139,7 +139,7 @@ def is_determined(pattern, system, active):
             probe[column] = 0.5 + (0.6180339887498949 * (column + 1)) % 1.0
     free = np.empty(n)
     ignored = np.empty(m)
-    solve_system(pattern, system, probe, np.zeros(m), free, ignored, 10)
+    solve_system(pattern, system, probe, np.zeros(m), free, ignored, 3)
     unseen = 0.0
     for column in range(n):
         if not active[m + column]:

@@ -26,6 +26,7 @@ from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Solution
+from taskloss.lp.threads import in_threads
 
 _Adjoint = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
 
@@ -53,7 +54,9 @@ def _linearized(x: torch.Tensor, adjoint: _Adjoint, *parts: torch.Tensor) -> tor
 def product(matrix: Any, vector: torch.Tensor) -> torch.Tensor:
     """``matrix @ vector``: a vector ``(n,)`` or ``(B, n)``; a matrix dense (shared or per item), torch sparse or scipy sparse."""
     if isinstance(matrix, torch.Tensor) and matrix.layout == torch.strided:
-        return torch.einsum("...ij,...j->...i", matrix, vector)
+        # Small batched matrix products cost more in waking threads than in arithmetic.
+        small = matrix.numel() <= 1 << 20
+        return (matrix * vector[..., None, :]).sum(-1) if small else (matrix @ vector[..., None])[..., 0]
     if not isinstance(matrix, torch.Tensor):
         table = matrix.tocoo()
         index = torch.from_numpy(np.stack([table.row, table.col]).astype(np.int64))
@@ -65,7 +68,7 @@ def product(matrix: Any, vector: torch.Tensor) -> torch.Tensor:
 def transposed_product(matrix: Any, vector: torch.Tensor) -> torch.Tensor:
     """``matrix' @ vector``, for the same kinds."""
     if isinstance(matrix, torch.Tensor) and matrix.layout == torch.strided:
-        return torch.einsum("...ij,...i->...j", matrix, vector)
+        return product(matrix.mT, vector)
     return product(matrix.transpose(0, 1) if isinstance(matrix, torch.Tensor) else matrix.T, vector)
 
 
@@ -100,16 +103,18 @@ def active_set_linearized(problem: LinearProgram, solution: Solution, arrays: Ar
     lines = _active_lines(solution)
     residual = _row_limits(problem, x) - _stacked(problem, held)
     residual = torch.where(lines[..., : residual.shape[-1]], residual, torch.zeros_like(residual))
-    least = _solve_active(arrays, lines, x)[1]
-    seen = _stacked_transposed(problem, least, x)
     free = ~(active.lower | active.upper)
-    seen = torch.where(free, seen, torch.zeros_like(seen))
+    several = not bool(solution.unique.all())
+    parts = [residual]
+    if several:
+        seen = _stacked_transposed(problem, _solve_active(arrays, lines, x)[1], x)
+        parts.append(torch.where(free, seen, torch.zeros_like(seen)))
 
     def adjoint(gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
         unseen, duals = _solve_active(arrays, lines, torch.where(free, gradient, torch.zeros_like(gradient)))
-        return duals, torch.where(free, unseen, torch.zeros_like(unseen))
+        return (duals, torch.where(free, unseen, torch.zeros_like(unseen))) if several else (duals,)
 
-    return _linearized(held, adjoint, residual, seen)
+    return _linearized(held, adjoint, *parts)
 
 
 def smoothed_linearized(
@@ -185,6 +190,9 @@ def _solve_active(arrays: Arrays, lines: torch.Tensor, right: torch.Tensor) -> t
     columns = np.ascontiguousarray(np.atleast_2d(right.detach().to("cpu", torch.float64).numpy()))
     active = np.ascontiguousarray(np.atleast_2d(lines.cpu().numpy()))
     unseen, duals = np.empty_like(columns), np.zeros((len(columns), arrays.num_rows))
-    lp_batch.sensitivities_many(arrays.pattern, arrays.entries, active, columns, unseen, duals)
+    in_threads(
+        np.arange(len(columns)),
+        lambda some: lp_batch.sensitivities_many(arrays.pattern, arrays.entries, active, columns, some, unseen, duals),
+    )
     shape = right.shape[:-1]
     return _like(unseen, right), torch.from_numpy(duals.reshape(*shape, arrays.num_rows)).to(right)

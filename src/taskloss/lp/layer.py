@@ -14,7 +14,7 @@ from taskloss.lp.arrays import Arrays, arrays_of
 from taskloss.lp.gradients import active_set_linearized, smoothed_linearized, value_linearized
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import solve
+from taskloss.lp.solver import solve_arrays
 from taskloss.lp.unrolled import newton_steps
 
 GRADIENTS = ("active_set", "unrolled", "value", "smoothed")
@@ -56,8 +56,10 @@ def differentiable_solve(
     check_count("steps", steps)
     if not ridge >= 0.0:
         raise ValueError(f"ridge must be a number of at least zero, got {ridge!r}")
-    solution = solve(problem, tolerance=tolerance, max_steps=max_steps, warm_start=warm_start)
+    check_positive("tolerance", tolerance)
+    check_count("max_steps", max_steps)
     arrays = arrays_of(problem)
+    solution = solve_arrays(problem, arrays, "newton", epsilon, tolerance, max_steps, warm_start, False)
     if gradient == "active_set":
         x = active_set_linearized(problem, solution, arrays)
     elif gradient == "value":

@@ -56,11 +56,11 @@ class ActiveSet:
 class Solution:
     """The answer for one program, or for a batch of them (every tensor then has a leading batch axis).
 
-    ``x (n,)``. Duals ``dual_ub (m,) >= 0``, ``dual_eq (e,)``, ``dual_lower``, ``dual_upper`` ``(n,) >= 0`` satisfy ``c + A_ub'
-    dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``. ``objective`` is ``c'x``; ``gap`` its distance from the dual
-    objective, relative; ``error`` the worst of infeasibility, stationarity and gap; ``iterations`` counts Newton steps.
-    ``certificate`` holds one tensor a program, or None: row multipliers (inequalities, then equations) or a direction, see
-    ``Status``. ``trace``: the iterates, if asked for.
+    ``x (n,)``. Duals ``dual_ub (m,) >= 0``, ``dual_eq (e,)``, ``dual_lower``, ``dual_upper`` ``(n,) >= 0`` satisfy
+    ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``. ``objective`` is ``c'x``; ``gap`` its distance from the
+    dual objective, relative; ``error`` the worst of infeasibility, stationarity and gap. ``iterations`` counts Newton steps;
+    ``unique`` tells whether the constraints with a dual determine x. ``certificates`` holds a tensor or None a program: row
+    multipliers (inequalities, then equations) or a direction, see ``Status``. ``traces``: the iterates, if asked for.
     """
 
     x: torch.Tensor
@@ -73,6 +73,7 @@ class Solution:
     gap: torch.Tensor
     error: torch.Tensor
     iterations: torch.Tensor
+    unique: torch.Tensor
     statuses: tuple[Status, ...]
     certificates: tuple[torch.Tensor | None, ...]
     traces: tuple[torch.Tensor, ...] = ()

@@ -14,11 +14,6 @@ duals by thresholding, the primal from the active rows. Exact when epsilon is sm
 
 from __future__ import annotations
 
-import concurrent.futures
-import os
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -27,6 +22,7 @@ from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays, arrays_of
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import ActiveSet, Solution, Status
+from taskloss.lp.threads import in_threads
 
 METHODS = ("newton", "multipliers", "penalty")
 INTERIOR_STEPS = 200
@@ -66,7 +62,20 @@ def solve(
     check_positive("epsilon", epsilon)
     check_positive("tolerance", tolerance)
     check_count("max_steps", max_steps)
-    given = arrays_of(problem)
+    return solve_arrays(problem, arrays_of(problem), method, epsilon, tolerance, max_steps, warm_start, trace)
+
+
+def solve_arrays(
+    problem: LinearProgram,
+    given: Arrays,
+    method: str,
+    epsilon: float,
+    tolerance: float,
+    max_steps: int,
+    warm_start: Solution | None,
+    trace: bool,
+) -> Solution:
+    """``solve`` for a problem whose arrays were read already."""
     run = Run(given, max_steps if trace else 0, scaled=method != "penalty")
     if warm_start is not None:
         run.begin_at(warm_start)
@@ -157,7 +166,7 @@ class Run:
 
     def _from_inside_once(self, items: np.ndarray, smallest_shift: float, tolerance: float, max_steps: int) -> None:
         part = self.scaled
-        _in_threads(
+        in_threads(
             items,
             lambda some: lp_batch.interior_many(
                 part.pattern,
@@ -197,7 +206,7 @@ class Run:
     ) -> np.ndarray:
         converged, falls = np.zeros(len(x), np.bool_), np.zeros(len(x), np.bool_)
         ray = np.zeros_like(x)
-        _in_threads(
+        in_threads(
             items,
             lambda some: lp_batch.multipliers_many(
                 part.pattern,
@@ -224,7 +233,7 @@ class Run:
 
     def _polish(self, items: np.ndarray, least_norm: bool = True) -> None:
         part = self.scaled
-        _in_threads(
+        in_threads(
             items,
             lambda some: lp_batch.polish_many(part.pattern, *part.program(), self.x, self.multipliers, some, self.determined),
         )
@@ -304,6 +313,7 @@ class Run:
             gap=tensor(gap),
             error=tensor(error),
             iterations=tensor(self.steps),
+            unique=tensor(self.determined),
             statuses=tuple(Status(int(status)) for status in self.status),
             certificates=tuple(single(array) for array in self.certificates),
             traces=tuple(
@@ -385,15 +395,3 @@ def _find_ray(part: Arrays) -> np.ndarray | None:
 
 def _rows_of(tensor: torch.Tensor) -> np.ndarray:
     return np.atleast_2d(tensor.detach().to("cpu", torch.float64).numpy())
-
-
-def _in_threads(items: np.ndarray, stage: Callable[[np.ndarray], Any]) -> None:
-    """Run a stage, which releases the interpreter lock, over parts of the batch at once."""
-    workers = min(len(items), torch.get_num_threads(), os.cpu_count() or 1)
-    if workers <= 1:
-        if len(items):
-            stage(items)
-        return
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        for result in [pool.submit(stage, part) for part in np.array_split(items, workers)]:
-            result.result()
