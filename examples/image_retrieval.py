@@ -56,8 +56,8 @@ class EfficientNetLite0:
         groups = x.shape[1] // weight.shape[1]
         return functional.conv2d(padded, weight * scale[:, None, None, None], bias, stride, groups=groups)
 
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:
+    def maps(self, images: Tensor) -> Iterator[Tensor]:
+        """The maps that the sixteen blocks put out, one after another, for ``(n, 3, h, w)`` pixels in 0..255."""
         x = functional.relu6(self.convolve((images - 127) / 128, "_conv_stem", "_bn0", 2))
         for number, stride in enumerate(STRIDES):
             block, inside = f"_blocks.{number}", x
@@ -66,6 +66,11 @@ class EfficientNetLite0:
             inside = functional.relu6(self.convolve(inside, f"{block}._depthwise_conv", f"{block}._bn1", stride))
             inside = self.convolve(inside, f"{block}._project_conv", f"{block}._bn2")
             x = x + inside if x.shape == inside.shape else inside
+            yield x
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        *_, x = self.maps(images)
         return functional.relu6(self.convolve(x, "_conv_head", "_bn1")).mean((2, 3))
 
 

@@ -1,0 +1,47 @@
+"""Runs that are kept one by one, so that a script that was interrupted goes on where it stood."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+class Cells:
+    """The records of finished runs by what was run, in a JSON-lines file if there is one.
+
+    >>> cells = Cells(None)
+    >>> cells.run({"seed": 0}, lambda: {"value": 1.0})["value"]
+    1.0
+    >>> cells.run({"seed": 0}, lambda: {"value": 2.0})["value"]   # known, so not run again
+    1.0
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.records: dict[str, Record] = {}
+        if path is not None and path.exists():
+            for line in path.read_text().splitlines():
+                stored = json.loads(line)
+                self.records[self._key(stored["cell"])] = stored["record"]
+
+    def run(self, cell: Record, make: Callable[[], Record]) -> Record:
+        """The record of a cell, which must name all that its record depends on; made and kept unless it is known."""
+        key = self._key(cell)
+        if key not in self.records:
+            start = time.perf_counter()
+            record = {**cell, **make(), "seconds": time.perf_counter() - start}
+            self.records[key] = record
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("a") as file:
+                    file.write(json.dumps({"cell": cell, "record": record}) + "\n")
+        return self.records[key]
+
+    @staticmethod
+    def _key(cell: Record) -> str:
+        return json.dumps(cell, sort_keys=True)

@@ -1,0 +1,111 @@
+"""PASCAL VOC 2012 segmentation for ``benchmarks.segmentation``: the masks of some classes, and frozen features of the images."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from examples.image_retrieval import WEIGHTS, EfficientNetLite0
+from PIL import Image
+from torch import Tensor
+
+IMAGES = Path("voc2012_det_seg_192", "voc2012_det_seg_192.npz")
+SIDE = 192
+VOID = 255
+BLOCKS = (4, 10, 15)
+"""The last blocks of EfficientNet-Lite0 at strides 8, 16 and 32."""
+
+
+class Images(NamedTuple):
+    """Features and masks of some images, one row an image."""
+
+    maps: tuple[Tensor, ...]
+    """``(n, channels, side, side)`` for each stride, float16, each channel of unit variance in the training images."""
+    masks: Tensor
+    """``(n, SIDE, SIDE)`` class indices as uint8: 0 for what is not of the chosen classes, 1 and up for those, VOID."""
+
+    def rows(self, index: Tensor) -> Images:
+        return Images(tuple(maps[index] for maps in self.maps), self.masks[index])
+
+
+class Parts(NamedTuple):
+    """The images for training and validation, which share the official training images, and for the test."""
+
+    training: Images
+    validation: Images
+    test: Images
+
+
+def check_data(data: Path) -> None:
+    """Exit with advice unless the folder holds what is needed."""
+    missing = [str(path) for path in (IMAGES, WEIGHTS) if not (data / path).exists()]
+    if missing:
+        raise SystemExit(f"--data {data} lacks {' and '.join(missing)}; see the top of benchmarks/segmentation.py")
+
+
+def read_parts(
+    data: Path, cache: Path | None, classes: tuple[str, ...], limit: int | None, advance: Callable[[int, int], None]
+) -> Parts:
+    """All the images, or the first ``limit`` official training and as many official validation images."""
+    with np.load(data / IMAGES, allow_pickle=False) as file:
+        official = file["split"]
+        chosen = np.concatenate([np.flatnonzero(official == name)[:limit] for name in ("train", "val")])
+        masks = torch.from_numpy(_read_masks(file, chosen, classes))
+        stored = None if cache is None else cache / f"voc_maps_{len(chosen)}.npz"
+        if stored is not None and stored.exists():
+            with np.load(stored, allow_pickle=False) as arrays:
+                maps = [torch.from_numpy(arrays[f"maps{number}"]) for number in range(len(BLOCKS))]
+        else:
+            maps = _make_maps(data, file["jpeg"], file["offset"], chosen, advance)
+            if stored is not None:
+                stored.parent.mkdir(parents=True, exist_ok=True)
+                np.savez(stored, **{f"maps{number}": array.numpy() for number, array in enumerate(maps)})
+    ours = torch.from_numpy(np.flatnonzero(official[chosen] == "train"))
+    ours = ours[torch.randperm(len(ours), generator=torch.Generator().manual_seed(2012))]
+    training, validation = ours[len(ours) // 4 :], ours[: len(ours) // 4]
+    test = torch.from_numpy(np.flatnonzero(official[chosen] == "val"))
+    images = Images(tuple(_standardize(array, training) for array in maps), masks)
+    return Parts(*(images.rows(index) for index in (training, validation, test)))
+
+
+def _read_masks(file: np.lib.npyio.NpzFile, chosen: np.ndarray, classes: tuple[str, ...]) -> np.ndarray:
+    flat, offset, size, names = file["mask"], file["mask_offset"], file["size"], file["classes"].tolist()
+    number = np.zeros(256, np.uint8)
+    number[VOID] = VOID
+    for position, name in enumerate(classes, 1):
+        number[1 + names.index(name)] = position
+    masks = np.full((len(chosen), SIDE, SIDE), VOID, np.uint8)
+    for row, image in enumerate(chosen):
+        width, height = size[image]
+        masks[row, :height, :width] = number[flat[offset[image] : offset[image + 1]].reshape(height, width)]
+    return masks
+
+
+@torch.no_grad()
+def _make_maps(
+    data: Path, jpeg: np.ndarray, offset: np.ndarray, chosen: np.ndarray, advance: Callable[[int, int], None]
+) -> list[Tensor]:
+    with np.load(data / WEIGHTS, allow_pickle=False) as weights:
+        network = EfficientNetLite0(dict(weights))
+    batches: list[list[Tensor]] = []
+    for rows in np.array_split(chosen, -(-len(chosen) // 32)):
+        pixels = np.full((len(rows), SIDE, SIDE, 3), 127, np.uint8)  # The network's zero.
+        for image, row in zip(pixels, rows, strict=True):
+            picture = np.asarray(Image.open(io.BytesIO(jpeg[offset[row] : offset[row + 1]].tobytes())).convert("RGB"))
+            image[: picture.shape[0], : picture.shape[1]] = picture
+        outputs = list(network.maps(torch.from_numpy(pixels).permute(0, 3, 1, 2).float()))
+        batches.append([outputs[block].half() for block in BLOCKS])
+        advance(len(rows), len(chosen))
+    return [torch.cat(maps) for maps in zip(*batches, strict=True)]
+
+
+def _standardize(maps: Tensor, training: Tensor) -> Tensor:
+    seen = maps[training].float()
+    mean, deviation = seen.mean((0, 2, 3), keepdim=True), seen.std((0, 2, 3), keepdim=True)
+    for rows in torch.arange(len(maps)).split(256):  # In parts, since float32 would take twice the memory.
+        maps[rows] = ((maps[rows].float() - mean) / deviation).half()
+    return maps

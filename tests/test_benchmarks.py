@@ -1,0 +1,100 @@
+"""The scripts in ``benchmarks`` that train: each runs from end to end in its quick form, and its own measures are right."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from benchmarks import cells, fscore, segmentation
+from sklearn.metrics import f1_score
+
+import taskloss as tl
+
+DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+
+
+@pytest.fixture
+def run_quickly(monkeypatch, capsys):
+    def run(module: ModuleType, folder: str, output: Path) -> dict[str, Any]:
+        if not (DATA / folder).is_dir():
+            pytest.skip(f"no data folder {DATA / folder}")
+        monkeypatch.setattr(sys, "argv", ["benchmark", "--data", str(DATA), "--quick", "--output", str(output)])
+        module.main()
+        assert "s in all" in capsys.readouterr().out
+        return json.loads(output.read_text())
+
+    threads = torch.get_num_threads()
+    yield run
+    torch.set_num_threads(threads)
+
+
+def test_fscore_runs_and_goes_on(run_quickly, tmp_path):
+    first = run_quickly(fscore, "tabular", tmp_path / "fscore.json")
+    assert set(first["summary"]) == set(fscore.CONDITIONS)
+    assert {record["method"] for record in first["records"]} == set(fscore.METHODS)
+    lines = (tmp_path / "fscore.jsonl").read_text().splitlines()
+    assert len(lines) == len(fscore.CONDITIONS) * sum(len(fscore.all_settings(method)) for method in fscore.METHODS)
+    assert run_quickly(fscore, "tabular", tmp_path / "fscore.json") == first  # All runs were known, their seconds too.
+
+
+def test_segmentation_runs(run_quickly, tmp_path):
+    result = run_quickly(segmentation, "voc2012_det_seg_192", tmp_path / "segmentation.json")
+    assert set(result["summary"]) == set(segmentation.METHODS)
+    assert len(result["records"]) == sum(len(segmentation.all_settings(method)) for method in segmentation.METHODS)
+
+
+@pytest.mark.parametrize("module", [cells, fscore])
+def test_doctests(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_best_threshold_is_the_best_of_all():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        scores, target = torch.from_numpy(rng.integers(-3, 4, 12).astype(float)), torch.from_numpy(rng.integers(0, 2, 12))
+        target[0] = 1
+        value, threshold = fscore.best_threshold(scores, target)
+        assert value == pytest.approx(max(f1_score(target, scores > bound) for bound in np.arange(-4, 4) + 0.5))
+        assert value == pytest.approx(f1_score(target, scores > threshold))
+
+
+def masks_and_scores() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    masks = torch.randint(0, 1 + len(segmentation.CLASSES), (3, 8, 8), generator=generator).to(torch.uint8)
+    masks[0, :2] = segmentation.VOID
+    return masks, torch.randn(3, len(segmentation.CLASSES), 8, 8, generator=generator)
+
+
+@pytest.mark.parametrize("surrogate", ["lovasz", "soft"])
+def test_surrogates_are_the_jaccard_loss_at_the_corners(surrogate):
+    masks, scores = masks_and_scores()
+    target = segmentation.one_mask_a_class(masks)
+    exact = tl.DirectLoss(tl.Jaccard())(scores, target, dim=(0, 2, 3), ignore_index=segmentation.VOID)
+    if surrogate == "soft":
+        value = segmentation.soft_jaccard(scores.sign() * 100, target)
+    else:
+        # A hinge error of 1 where the prediction is wrong, of 0 where it is right.
+        value = segmentation.lovasz_hinge(torch.where((scores > 0) == (target == 1), scores.sign(), 0.0), target)
+    assert value.item() == pytest.approx(exact.item(), rel=1e-5)
+
+
+def test_evaluation_is_the_jaccard_score(monkeypatch):
+    masks, scores = masks_and_scores()
+    monkeypatch.setattr(segmentation, "SIDE", 8)
+    monkeypatch.setattr(segmentation, "TEST_STRIDE", 1)
+    bound = torch.linspace(-0.5, 0.5, len(segmentation.CLASSES))
+    result = segmentation.evaluate(scores, masks, bound)
+    target = segmentation.one_mask_a_class(masks)
+    options = {"ignore_index": segmentation.VOID, "reduction": "none"}
+    shifted = scores - bound[:, None, None]
+    np.testing.assert_allclose(result["pooled"], tl.metrics.jaccard_score(shifted, target, dim=(0, 2, 3), **options))
+    each = tl.metrics.jaccard_score(shifted, target, dim=(2, 3), **options)
+    shown = (target == 1).any(3).any(2).numpy()
+    np.testing.assert_allclose(result["per_image"], (each * shown).sum(0) / shown.sum(0))
