@@ -10,7 +10,8 @@ import scipy.sparse
 import torch
 
 from taskloss.kernels.lp_program import Pattern
-from taskloss.lp.problem import UNLIMITED, LinearProgram, sparse_values
+from taskloss.lp.coordinates import coordinates
+from taskloss.lp.problem import UNLIMITED, LinearProgram
 from taskloss.lp.structure import pattern_of
 
 
@@ -87,20 +88,7 @@ def _entries(matrix: Any, items: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
         row, column = np.nonzero(present)
         values = dense[:, row, column] if dense.ndim == 3 else np.broadcast_to(dense[row, column], (items, len(row)))
         return row, column, np.array(values), rows
-    table = matrix.tocsr() if scipy.sparse.issparse(matrix) else _scipy_of(matrix)
-    table = table.copy()
-    table.sum_duplicates()
+    index, columns, stored = (part.detach().cpu().numpy() for part in coordinates(matrix))
+    table = scipy.sparse.csr_matrix((stored.astype(np.float64), (index, columns)), shape=tuple(matrix.shape))
     row = np.repeat(np.arange(rows), np.diff(table.indptr))
-    values = np.tile(table.data.astype(np.float64), (items, 1))
-    return row, table.indices.astype(np.int64), values, rows
-
-
-def _scipy_of(matrix: torch.Tensor) -> Any:
-    values = sparse_values(matrix).detach().to("cpu", torch.float64).numpy()
-    if matrix.layout == torch.sparse_coo:
-        row, column = matrix.coalesce().indices().cpu().numpy()
-        return scipy.sparse.csr_matrix((values, (row, column)), shape=tuple(matrix.shape))
-    if matrix.layout == torch.sparse_csr:
-        indices = (matrix.col_indices().cpu().numpy(), matrix.crow_indices().cpu().numpy())
-        return scipy.sparse.csr_matrix((values, *indices), shape=tuple(matrix.shape))
-    raise TypeError(f"a sparse matrix must be COO or CSR, got {matrix.layout}; use matrix.to_sparse_csr()")
+    return row, table.indices.astype(np.int64), np.tile(table.data, (items, 1)), rows

@@ -24,6 +24,7 @@ import torch
 
 from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays
+from taskloss.lp.coordinates import coordinates
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Solution
 from taskloss.lp.threads import in_threads
@@ -57,19 +58,22 @@ def product(matrix: Any, vector: torch.Tensor) -> torch.Tensor:
         # Small batched matrix products cost more in waking threads than in arithmetic.
         small = matrix.numel() <= 1 << 20
         return (matrix * vector[..., None, :]).sum(-1) if small else (matrix @ vector[..., None])[..., 0]
-    if not isinstance(matrix, torch.Tensor):
-        table = matrix.tocoo()
-        index = torch.from_numpy(np.stack([table.row, table.col]).astype(np.int64))
-        values = torch.from_numpy(table.data).to(vector.dtype)
-        matrix = torch.sparse_coo_tensor(index, values, table.shape, device=vector.device, check_invariants=False)
-    return (matrix @ vector.mT).mT if vector.ndim == 2 else matrix @ vector
+    rows, columns, values = coordinates(matrix)
+    return _scattered(values, columns, rows, matrix.shape[0], vector)
 
 
 def transposed_product(matrix: Any, vector: torch.Tensor) -> torch.Tensor:
     """``matrix' @ vector``, for the same kinds."""
     if isinstance(matrix, torch.Tensor) and matrix.layout == torch.strided:
         return product(matrix.mT, vector)
-    return product(matrix.transpose(0, 1) if isinstance(matrix, torch.Tensor) else matrix.T, vector)
+    rows, columns, values = coordinates(matrix)
+    return _scattered(values, rows, columns, matrix.shape[1], vector)
+
+
+def _scattered(values: torch.Tensor, source: torch.Tensor, goal: torch.Tensor, size: int, vector: torch.Tensor) -> torch.Tensor:
+    """Sums of ``values * vector[source]`` by ``goal``. torch's own sparse product has a gradient as large as the dense matrix."""
+    terms = values.to(vector) * vector[..., source.to(vector.device)]
+    return vector.new_zeros((*vector.shape[:-1], size)).index_add(-1, goal.to(vector.device), terms)
 
 
 def value_linearized(problem: LinearProgram, solution: Solution) -> torch.Tensor:

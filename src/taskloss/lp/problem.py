@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse
 import torch
 
+from taskloss.lp.coordinates import coordinates
+
 UNLIMITED = 1e20
 """A bound beyond this counts as none."""
 
@@ -154,13 +156,6 @@ def _check_matrix(name: str, value: Any) -> None:
 
 
 def _all_finite(value: Any) -> bool:
-    if scipy.sparse.issparse(value):
-        return bool(np.isfinite(value.tocsr().data).all())
-    if value.layout == torch.strided:
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         return bool(value.isfinite().all())
-    return bool(sparse_values(value).isfinite().all())
-
-
-def sparse_values(matrix: torch.Tensor) -> torch.Tensor:
-    """The stored values of a torch sparse matrix, attached to the graph."""
-    return matrix.coalesce().values() if matrix.layout == torch.sparse_coo else matrix.values()
+    return bool(coordinates(value).values.isfinite().all())
