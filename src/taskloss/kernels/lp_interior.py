@@ -30,8 +30,8 @@ from taskloss.kernels.lp_program import (
     write_values,
 )
 
-ROUNDS = 2
-"""Rounds of refinement of a step."""
+ROUNDS = 10
+"""At most so many rounds of refinement a step; two lose accuracy on badly conditioned programs."""
 
 
 class Sides(NamedTuple):
