@@ -1,167 +1,189 @@
 """The linear-program layer against cvxpylayers and qpth on the F-score program, and its growth; ratios measured in one run.
 
-Forward plus backward on the same data, ours to a relative error of 1e-8, the others at their default accuracy. The peers
-(cvxpylayers, qpth) must be installed.
+The program (Charnes-Cooper form of the F-score with b positives, phi = tanh(scores)), in the variables z and t:
+
+    min -2 y'z / b   s.t.  phi_i t <= z_i <= (1 + phi_i) t,  z_i <= t,  sum z + b t = b,  0 <= z <= 1,  t >= 0
+
+Timed is the solution and the gradient of a random linear function of it in the scores, in float64. Ours and qpth are set to a
+tolerance of 1e-8. cvxpylayers is timed three times: its default solver (SCS) at the same tolerance, the default solver as it
+comes, and Clarabel, which is not its default, at the same tolerance. How far the optimal values are from the closed form is
+printed for each. cvxpylayers and qpth must be installed: ``make bench`` does that.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 
 import torch
-from benchmarks.speed import Row, at_least, in_turn
+from benchmarks.measure import Row, at_least, in_turn, report
 
-import taskloss as tl
+from taskloss.lp import LPLayer, SparseMatrix
 
+TOLERANCE = 1e-8
+RIDGE = 1e-6
+"""qpth needs a positive definite quadratic term; the solutions are vertices, which one this small does not move."""
+SCS = {"eps_abs": TOLERANCE, "eps_rel": TOLERANCE, "max_iters": 100_000}
+CLARABEL = {"solve_method": "Clarabel", "tol_gap_abs": TOLERANCE, "tol_gap_rel": TOLERANCE, "tol_feas": TOLERANCE}
+LARGEST_DENSE = 256
+"""qpth is dense: beyond this a call takes seconds."""
 
-def scores_and_target(n: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores that know something of the target."""
-    generator = torch.Generator().manual_seed(n)
-    target = (torch.rand(batch, n, generator=generator) < 0.4).double()
-    target[:, 0] = 1.0
-    scores = torch.randn(batch, n, generator=generator, dtype=torch.float64) + target - 0.5
-    return scores.requires_grad_(), target
-
-
-def sparse_program(scores: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
-    """``min -2 y'z / b``, ``phi t <= z <= (1 + phi) t``, ``z <= t``, ``sum z + b t = b``, ``0 <= z <= 1``, ``t >= 0``; sparse."""
-    n, phi, b = len(scores), torch.tanh(scores), target.sum()
-    each, one, last = torch.arange(n), torch.ones_like(phi), torch.full((n,), n)
-    rows = torch.cat([each, each, n + each, n + each, 2 * n + each, 2 * n + each])
-    columns = torch.cat([each, last, each, last, each, last])
-    values = torch.cat([-one, phi, one, -1.0 - phi, one, -one])
-    whole = torch.arange(n + 1)
-    return {
-        "c": torch.cat([-2.0 * target / b, torch.zeros(1)]).double(),
-        "A_ub": torch.sparse_coo_tensor(torch.stack([rows, columns]), values, (3 * n, n + 1), check_invariants=False).coalesce(),
-        "b_ub": torch.zeros(3 * n, dtype=torch.float64),
-        "A_eq": torch.sparse_coo_tensor(
-            torch.stack([torch.zeros_like(whole), whole]), torch.cat([one.detach(), b[None]]), (1, n + 1), check_invariants=False
-        ).coalesce(),
-        "b_eq": b[None],
-        "lower": torch.zeros(n + 1, dtype=torch.float64),
-        "upper": torch.cat([one.detach(), torch.full((1,), torch.inf, dtype=torch.float64)]),
-    }
+Solve = Callable[[torch.Tensor], torch.Tensor]
 
 
-def dense_program(scores: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The same for a batch, dense."""
-    batch, n = scores.shape
-    phi, b = torch.tanh(scores), target.sum(1, keepdim=True)
-    eye, one = torch.eye(n, dtype=torch.float64).expand(batch, n, n), torch.ones_like(phi)[..., None]
-    blocks = [[-eye, phi[..., None]], [eye, -1.0 - phi[..., None]], [eye, -one]]
-    return {
-        "c": torch.cat([-2.0 * target / b, torch.zeros_like(b)], 1),
-        "A_ub": torch.cat([torch.cat(block, 2) for block in blocks], 1),
-        "b_ub": torch.zeros(batch, 3 * n, dtype=torch.float64),
-        "A_eq": torch.cat([torch.ones_like(target), b], 1)[:, None],
-        "b_eq": b,
-        "lower": torch.zeros(n + 1, dtype=torch.float64),
-        "upper": torch.cat([torch.ones(n, dtype=torch.float64), torch.full((1,), torch.inf, dtype=torch.float64)]),
-    }
+class FScore:
+    """The program of random scores, one ``(n,)`` or a batch ``(B, n)``: 40% positives, shifted by one standard deviation."""
+
+    def __init__(self, *shape: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.shape = shape
+        self.target = (torch.rand(shape, generator=generator) < 0.4).double()
+        self.target[..., 0] = 1.0
+        scores = torch.randn(shape, generator=generator, dtype=torch.float64) + self.target - 0.5
+        self.scores = scores.requires_grad_()
+        self.weight = torch.randn((*shape[:-1], shape[-1] + 1), generator=generator, dtype=torch.float64)
+        self.positives = self.target.sum(-1, keepdim=True)
+        self.cost = torch.cat([-2.0 * self.target / self.positives, torch.zeros_like(self.positives)], -1)
+        self.equation = torch.cat([torch.ones_like(self.target), self.positives], -1)[..., None, :]
+
+    def missed(self, x: torch.Tensor) -> float:
+        """How far the value of ``x`` is from the best one: positives at ``min(1, 1 + phi)``, negatives at ``max(0, phi)``."""
+        phi = torch.tanh(self.scores.detach())
+        best = torch.where(self.target > 0.0, (1.0 + phi).clamp_max(1.0), phi.clamp_min(0.0))
+        optimum = -2.0 * (self.target * best).sum(-1) / (best.sum(-1) + self.positives[..., 0])
+        return float(((self.cost * x.detach()).sum(-1) - optimum).abs().max())
+
+    def step(self, solve: Solve) -> Callable[[], torch.Tensor]:
+        """Forward and backward."""
+
+        def run() -> torch.Tensor:
+            self.scores.grad = None
+            x = solve(self.scores)
+            (self.weight * x).sum().backward()
+            return x
+
+        return run
 
 
-def our_step(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """Forward and backward of our layer; returns the objective."""
-    layer = tl.lp.LPLayer()
+def ours(program: FScore) -> Solve:
+    """The layer; where the entries of the rows stand is told once."""
+    n = program.shape[-1]
+    each, last = torch.arange(n), torch.full((n,), n)
+    rows = SparseMatrix(
+        torch.cat([each, each, n + each, n + each, 2 * n + each, 2 * n + each]),
+        torch.cat([each, last] * 3),
+        torch.zeros(6 * n, dtype=torch.float64),
+        (3 * n, n + 1),
+    )
+    layer = LPLayer(tolerance=TOLERANCE)
+    one, zeros = torch.ones_like(program.target), torch.zeros(3 * n, dtype=torch.float64)
+    upper = torch.cat([torch.ones(n), torch.tensor([torch.inf])]).double()
 
-    def step() -> torch.Tensor:
-        scores.grad = None
-        single = len(scores) == 1
-        solution = layer(**(sparse_program(scores[0], target[0]) if single else dense_program(scores, target)))
-        (solution.x * (weight[0] if single else weight)).sum().backward()
-        return solution.objective.detach().reshape(-1)
+    def solve(scores: torch.Tensor) -> torch.Tensor:
+        phi = torch.tanh(scores)
+        matrix = rows.with_values(torch.cat([-one, phi, one, -1.0 - phi, one, -one], -1))
+        return layer(program.cost, matrix, zeros, program.equation, program.positives, 0.0, upper).x
 
-    return step
+    return solve
 
 
-def cvxpy_step(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """The same by cvxpylayers, default solver."""
-    import cvxpy
+def ours_dense(program: FScore) -> Solve:
+    """The same from a dense matrix."""
+    layer = LPLayer(tolerance=TOLERANCE)
+    zeros = torch.zeros(3 * program.shape[-1], dtype=torch.float64)
+    upper = torch.cat([torch.ones(program.shape[-1]), torch.tensor([torch.inf])]).double()
+    return lambda scores: (
+        layer(program.cost, dense_rows(torch.tanh(scores)), zeros, program.equation, program.positives, 0.0, upper).x
+    )
+
+
+def dense_rows(phi: torch.Tensor) -> torch.Tensor:
+    """The inequality rows ``(..., 3n, n + 1)``: ``phi t <= z``, ``z <= (1 + phi) t``, ``z <= t``."""
+    n = phi.shape[-1]
+    eye = torch.eye(n, dtype=phi.dtype).expand(*phi.shape, n)
+    last = torch.cat([phi, -1.0 - phi, -torch.ones_like(phi)], -1)[..., None]
+    return torch.cat([torch.cat([-eye, eye, eye], -2), last], -1)
+
+
+def cvxpylayers(program: FScore, **solver_options: object) -> Solve:
+    """The layer of cvxpylayers."""
+    import cvxpy as cp
     from cvxpylayers.torch import CvxpyLayer
 
-    n = scores.shape[1]
-    z, t = cvxpy.Variable(n), cvxpy.Variable(1)
-    phi, y, b = cvxpy.Parameter(n), cvxpy.Parameter(n), cvxpy.Parameter(1, nonneg=True)
-    rows = [cvxpy.multiply(phi, t) <= z, z <= cvxpy.multiply(1 + phi, t), z <= t, z <= 1, z >= 0, t >= 0]
-    layer = CvxpyLayer(
-        cvxpy.Problem(cvxpy.Minimize(-2 * (y @ z)), [*rows, cvxpy.sum(z) + b @ t == b]), parameters=[phi, y, b], variables=[z, t]
-    )
-    size = target.sum(1, keepdim=True)
+    n = program.shape[-1]
+    z, t = cp.Variable(n), cp.Variable()
+    phi, cost, positives = cp.Parameter(n), cp.Parameter(n), cp.Parameter(nonneg=True)
+    limits = [cp.multiply(phi, t) <= z, z <= t + cp.multiply(phi, t), z <= t, z >= 0, z <= 1, t >= 0]
+    problem = cp.Problem(cp.Minimize(cost @ z), [*limits, cp.sum(z) + positives * t == positives])
+    layer = CvxpyLayer(problem, parameters=[phi, cost, positives], variables=[z, t])
+    given_cost, given_positives = program.cost[..., :-1], program.positives[..., 0]
 
-    def step() -> torch.Tensor:
-        scores.grad = None
-        found, last = layer(torch.tanh(scores), target / size, size)
-        (torch.cat([found, last], 1) * weight).sum().backward()
-        return -2.0 * (target / size * found).sum(1).detach()
+    def solve(scores: torch.Tensor) -> torch.Tensor:
+        best_z, best_t = layer(torch.tanh(scores), given_cost, given_positives, solver_args=solver_options)
+        return torch.cat([best_z, best_t[..., None]], -1)
 
-    return step
+    return solve
 
 
-def qpth_step(scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """The same by qpth, with a ridge of 1e-4 since it needs a strictly convex program."""
+def qpth(program: FScore) -> Solve:
+    """qpth, dense, with a small ridge."""
     from qpth.qp import QPFunction
 
-    n = scores.shape[1]
-    ridge = 1e-4 * torch.eye(n + 1, dtype=torch.float64)
-    bounds = torch.cat([-torch.eye(n + 1, dtype=torch.float64), torch.eye(n, n + 1, dtype=torch.float64)])
-    limits = torch.cat([torch.zeros(n + 1, dtype=torch.float64), torch.ones(n, dtype=torch.float64)])
+    n = program.shape[-1]
+    function = QPFunction(eps=TOLERANCE, maxIter=50, verbose=-1, check_Q_spd=False)
+    quadratic = RIDGE * torch.eye(n + 1, dtype=torch.float64)
+    bounds = torch.cat([-torch.eye(n + 1), torch.eye(n + 1)[:n]]).double()
+    bounds = bounds.expand(*program.shape[:-1], *bounds.shape)
+    side = torch.cat([torch.zeros(4 * n + 1), torch.ones(n)]).double()
 
-    def step() -> torch.Tensor:
-        scores.grad = None
-        data = dense_program(scores, target)
-        batch = len(scores)
-        rows = torch.cat([data["A_ub"], bounds.expand(batch, -1, -1)], 1)
-        sides = torch.cat([data["b_ub"], limits.expand(batch, -1)], 1)
-        x = QPFunction(verbose=-1)(ridge.expand(batch, -1, -1), data["c"], rows, sides, data["A_eq"], data["b_eq"])
-        (x * weight).sum().backward()
-        return (data["c"] * x).sum(1).detach()
+    def solve(scores: torch.Tensor) -> torch.Tensor:
+        rows = torch.cat([dense_rows(torch.tanh(scores)), bounds], -2)
+        found = function(quadratic, program.cost, rows, side, program.equation, program.positives)
+        return found.reshape(program.cost.shape)
 
-    return step
+    return solve
 
 
-def rows() -> list[Row]:
-    """All the comparisons; values are compared before they are timed."""
-    found = []
-    for n, batch, limit in ((64, 1, 5.0), (256, 1, 5.0), (1024, 1, 5.0), (64, 64, 20.0)):
-        scores, target = scores_and_target(n, batch)
-        weight = torch.randn(batch, n + 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        name = f"n = {n:,}" if batch == 1 else f"{batch} of n = {n}"
-        ours = our_step(scores, target, weight)
-        for peer, make in (("cvxpylayers", cvxpy_step), ("qpth", qpth_step)):
-            if peer == "qpth" and n > 256:
-                continue
-            theirs = make(scores, target, weight)
-            apart = (ours() - theirs()).abs().max().item()
-            found.append(
-                at_least(f"F-score program, {name}, {peer} to ours (values apart {apart:.0e})", in_turn(ours, theirs), limit)
-            )
-            print(found[-1], flush=True)
-    return found
+def against_others() -> Iterator[Row]:
+    """One program of each size, and a batch."""
+    # cvxpylayers warns of tensors that it copies, qpth of torch functions that it calls by an old name.
+    warnings.simplefilter("ignore", UserWarning)
+    for shape, limit in (((64,), 5), ((256,), 5), ((1024,), 5), ((64, 64), 20)):
+        program = FScore(*shape)
+        name = f"n = {shape[-1]:,}" if len(shape) == 1 else f"batch of {shape[0]}, n = {shape[1]}"
+        mine = program.step(ours(program))
+        others = {
+            "cvxpylayers at 1e-8": cvxpylayers(program, **SCS),
+            "cvxpylayers": cvxpylayers(program),
+            "cvxpylayers by Clarabel": cvxpylayers(program, **CLARABEL),
+        }
+        if shape[-1] <= LARGEST_DENSE:
+            others["qpth"] = qpth(program)
+        for other, solve in others.items():
+            theirs = program.step(solve)
+            errors = f"off by {program.missed(mine()):.0e}, {program.missed(theirs()):.0e}"
+            yield at_least(f"{name}, {other} ({errors})", in_turn(mine, theirs), limit)
+        if len(shape) == 2:
+            yield at_least(f"{name}, a dense matrix an item, ours", in_turn(mine, program.step(ours_dense(program))), 0)
 
 
-def growth() -> None:
-    """First call (which analyses the sparsity) and later calls as n grows."""
-    for n in (1024, 4096, 16384):
-        scores, target = scores_and_target(n, 1)
-        step = our_step(scores, target, torch.ones(1, n + 1, dtype=torch.float64))
-        times = []
-        for _ in range(4):
-            start = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - start)
-        print(f"growth: n = {n:>6,}: first {times[0] * 1e3:8.1f} ms, later {min(times[1:]) * 1e3:8.1f} ms")
-
-
-def main() -> None:
-    """Print the table."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    torch.set_num_threads(2)
-    growth()
-    rows()
+def growth() -> Iterator[Row]:
+    """Larger programs: time a variable against n = 1,024, and the first call, which analyses the sparsity, against later ones."""
+    small_program = FScore(1024)
+    small = small_program.step(ours(small_program))
+    for n in (4_096, 16_384):
+        program = FScore(n)
+        large = program.step(ours(program))
+        start = time.perf_counter()
+        large()
+        first = time.perf_counter() - start
+        times = in_turn(large, small)
+        ratio = times[0] / times[1] / (n / 1024)
+        milliseconds = [f"{seconds * 1e3:.1f} ms" for seconds in (first, *times)]
+        yield Row(f"n = {n:,}, time a variable against n = 1,024", *milliseconds[1:], ratio, "<= 2", ratio <= 2.0)
+        yield Row(f"n = {n:,}, first call against later ones", *milliseconds[:2], first / times[0], "", True)
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, (against_others, growth))

@@ -6,20 +6,17 @@ and reports the ratio of their medians beside the target. Run it with ``make ben
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.measure import Row, at_least, at_most, in_turn, report
 from tests.oracles.labelings import exhaustive_table
 from tests.oracles.table import lean_table, textbook_table
 
@@ -31,58 +28,6 @@ from taskloss.kernels.sort import TwoLists, split_by_label
 from taskloss.kernels.staircase import augment_any
 from taskloss.kernels.terms import AVERAGE_PRECISION
 from taskloss.labelings import read_labelings
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured ratio."""
-
-    what: str
-    ours: str
-    theirs: str
-    ratio: float
-    target: str
-    ok: bool
-
-
-def in_turn(ours: Callable[[], object], theirs: Callable[[], object], seconds: float = 4.0) -> tuple[float, float]:
-    """Times of two calls, in seconds, measured in turn: those of the round whose ratio is the median of at least five.
-
-    Short calls are repeated within a round, and their median is the round's: right after the other one, a call pays for caches
-    and threads that the other left behind.
-    """
-    ours()
-    theirs()
-    start = time.perf_counter()
-    ours()
-    repeats = max(1, min(20, int(0.02 / (time.perf_counter() - start))))
-    rounds: list[tuple[float, float]] = []
-    end = time.perf_counter() + seconds
-    while len(rounds) < 5 or (time.perf_counter() < end and len(rounds) < 200):
-        rounds.append((median_time(ours, repeats), median_time(theirs, repeats)))
-    return sorted(rounds, key=lambda pair: pair[0] / pair[1])[len(rounds) // 2]
-
-
-def median_time(call: Callable[[], object], repeats: int) -> float:
-    """Median time of some calls in a row."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def at_most(what: str, times: tuple[float, float], limit: float) -> Row:
-    """Ours may take at most ``limit`` times as long as theirs."""
-    ratio = times[0] / times[1]
-    return Row(what, f"{times[0] * 1e3:.2f} ms", f"{times[1] * 1e3:.2f} ms", ratio, f"<= {limit}", ratio <= limit)
-
-
-def at_least(what: str, times: tuple[float, float], limit: float) -> Row:
-    """Theirs must take at least ``limit`` times as long as ours."""
-    ratio = times[1] / times[0]
-    return Row(what, f"{times[0] * 1e3:.2f} ms", f"{times[1] * 1e3:.2f} ms", ratio, f">= {limit:g} times faster", ratio >= limit)
 
 
 def example(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -293,24 +238,7 @@ def start_up() -> Iterator[Row]:
     yield Row("first calls in a new process, kernels compiled before", f"{first * 1e3:.0f} ms", "", first, "< 1 s", first < 1)
 
 
-def main() -> None:
-    """Print the table, row by row."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the rows to this file")
-    arguments = parser.parse_args()
-    print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}"
-    )
-    rows = []
-    parts = (against_sort, against_the_table, tasks_against_average_precision, queries, labelings, classes, memory, start_up)
-    for part in parts:
-        for row in part():
-            rows.append(row)
-            verdict = "ok" if row.ok else "MISSED"
-            print(f"{row.what:<66}{row.ours:>11}{row.theirs:>11}{row.ratio:>9.2f}  {row.target:<22}{verdict}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-
+PARTS = (against_sort, against_the_table, tasks_against_average_precision, queries, labelings, classes, memory, start_up)
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, PARTS)

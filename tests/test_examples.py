@@ -41,10 +41,19 @@ def test_matching():
     assert right[-1] > 0.9
 
 
+def test_path_costs():
+    output = run("path_costs.py", "--steps", "100")
+    assert "active_set: 0\n" in output
+    more = [float(value) for value in re.findall(r"cost (\d+\.\d+)% more", output)]
+    assert more[0] > 20.0
+    assert more[-1] < 2.0
+
+
 def test_all_examples_are_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "image_retrieval.py",
         "matching.py",
+        "path_costs.py",
         "quickstart.py",
         "reranking.py",
         "shortest_path.py",

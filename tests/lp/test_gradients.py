@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from taskloss.lp import LinearProgram, LPLayer, Status, differentiable_solve
+from taskloss.lp import LinearProgram, LPLayer, SparseMatrix, Status, differentiable_solve
 from tests.oracles.fscore_program import fscore_program
 
 NAMES = ("c", "A_ub", "b_ub", "A_eq", "b_eq", "lower", "upper")
@@ -144,6 +144,31 @@ def test_sparse_and_dense_gradients_agree(layout, mode):
     solution = differentiable_solve(LinearProgram(data[0], sparse, *data[2:]), gradient=mode)
     (found,) = torch.autograd.grad(solution.x.sum() if mode != "value" else solution.objective, sparse)
     torch.testing.assert_close(found.to_dense(), expected)
+
+
+@pytest.mark.parametrize("kind", ["ours", "csr"])
+@pytest.mark.parametrize("mode", ["active_set", "smoothed", "unrolled", "value"])
+def test_a_sparse_matrix_an_item(kind, mode):
+    """The same places in all the items, other values: as a dense batch."""
+    data = random_program(5, (4,))
+    data[1] = data[1] * (torch.arange(7)[:, None] % 3 != torch.arange(5) % 3)
+    leaf = data[1].clone().requires_grad_()
+    dense = differentiable_solve(LinearProgram(data[0], leaf, *data[2:]), gradient=mode, epsilon=0.05)
+    (expected,) = torch.autograd.grad((dense.x.sum() if mode != "value" else dense.objective.sum()), leaf)
+    stored = data[1][0] != 0.0
+    rows, columns = stored.nonzero().T.flip(1)  # Backwards: the order of the entries is the caller's.
+    values = data[1][:, rows, columns].clone().requires_grad_()
+    if kind == "ours":
+        matrix = SparseMatrix(rows, columns, values, (7, 5))
+    else:
+        values = data[1][:, stored].clone().requires_grad_()
+        rows, columns = stored.nonzero().T
+        start = torch.cat([torch.zeros(1, dtype=torch.int64), stored.sum(1).cumsum(0)])
+        matrix = torch.sparse_csr_tensor(start.expand(4, -1), columns.expand(4, -1), values, (4, 7, 5))
+    solution = differentiable_solve(LinearProgram(data[0], matrix, *data[2:]), gradient=mode, epsilon=0.05)
+    torch.testing.assert_close(solution.x, dense.x)
+    (found,) = torch.autograd.grad((solution.x.sum() if mode != "value" else solution.objective.sum()), values)
+    torch.testing.assert_close(found, expected[:, rows, columns])
 
 
 def test_gradients_of_shared_data_are_summed_over_the_batch():

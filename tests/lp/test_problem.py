@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from taskloss.lp import LinearProgram, LPLayer, differentiable_solve, solve
+from taskloss.lp import LinearProgram, LPLayer, SparseMatrix, differentiable_solve, solve
 
 C = torch.ones(2, dtype=torch.float64)
 A = torch.ones(3, 2, dtype=torch.float64)
@@ -25,7 +25,11 @@ B = torch.ones(3, dtype=torch.float64)
         ({"c": C, "A_ub": A}, ValueError, "A_ub was given without b_ub"),
         ({"c": C, "b_eq": B}, ValueError, "b_eq was given without A_eq"),
         ({"c": C, "A_ub": A.int(), "b_ub": B}, TypeError, "A_ub must be float32 or float64, got torch.int32"),
-        ({"c": C, "A_ub": np.ones((3, 2)), "b_ub": B}, TypeError, "A_ub must be a torch.Tensor or a scipy sparse matrix"),
+        (
+            {"c": C, "A_ub": np.ones((3, 2)), "b_ub": B},
+            TypeError,
+            "A_ub must be a torch.Tensor, a SparseMatrix or a scipy",
+        ),
         ({"c": C, "A_ub": scipy.sparse.csr_matrix(np.ones((3, 2), int)), "b_ub": B}, TypeError, "A_ub must be floating point"),
         ({"c": C, "A_ub": A[:, :1], "b_ub": B}, ValueError, "A_ub has 1 columns and c has 2 entries"),
         ({"c": C, "A_ub": A, "b_ub": B[:2]}, ValueError, "b_ub has 2 entries and A_ub has 3 rows"),
@@ -38,6 +42,9 @@ B = torch.ones(3, dtype=torch.float64)
         ({"c": C, "upper": float("nan")}, ValueError, "upper contains NaN"),
         ({"c": C, "lower": torch.inf}, ValueError, "lower contains NaN or inf"),
         ({"c": C, "A_ub": A.float(), "b_ub": B}, ValueError, r"A_ub is torch.float32 on cpu and c is torch.float64"),
+        ({"c": torch.ones(0, 2)}, ValueError, "the batch is empty: c has 0 items"),
+        ({"c": C, "A_ub": A.to_sparse_csc(), "b_ub": B}, TypeError, "A_ub must be dense, COO or CSR, got torch.sparse_csc"),
+        ({"c": C, "A_ub": A[None].to_sparse(), "b_ub": B}, ValueError, "a batch of sparse matrices must be CSR"),
         (
             {"c": C.expand(4, 2), "A_ub": A, "b_ub": B.expand(5, 3)},
             ValueError,
@@ -85,3 +92,35 @@ def test_a_program_is_frozen():
 def test_a_bound_beyond_1e20_is_none():
     solution = solve(LinearProgram(C, lower=0.0, upper=1e30))
     assert solution.x.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([0, 3], [0, 1], B[:2], (3, 2)), ValueError, "rows goes from 0 to 3; expected 0 to 2"),
+        (([0, 1], [-1, 1], B[:2], (3, 2)), ValueError, "columns goes from -1 to 1"),
+        (([0, 1], [0], B[:2], (3, 2)), ValueError, "rows has 2 entries and columns has 1"),
+        (([0.0, 1.0], [0, 1], B[:2], (3, 2)), ValueError, "rows has shape .* and type float64; expected whole numbers"),
+        (([0, 1], [0, 1], B, (3, 2)), ValueError, r"values has shape \(3,\); expected \(2,\) or \(batch, 2\)"),
+        (([0, 1], [0, 1], [1.0, 2.0], (3, 2)), TypeError, "values must be a torch.Tensor, got list"),
+    ],
+)
+def test_bad_sparse_matrices(arguments, error, message):
+    with pytest.raises(error, match=message):
+        SparseMatrix(*arguments)
+
+
+def test_a_sparse_matrix_is_sorted_and_adds_up():
+    values = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    matrix = SparseMatrix([1, 0, 1], [0, 1, 0], values, (2, 2))
+    assert matrix.to_dense().tolist() == [[0.0, 2.0], [5.0, 0.0]]
+    assert matrix.with_values(10 * values).to_dense().tolist() == [[0.0, 20.0], [50.0, 0.0]]
+    cost = -torch.ones(2, dtype=torch.float64)
+    solution = solve(LinearProgram(cost, A_ub=matrix, b_ub=torch.tensor([2.0, 10.0], dtype=torch.float64), lower=0.0))
+    assert solution.x.tolist() == pytest.approx([2.0, 1.0])
+
+
+def test_batched_csr_with_different_places_is_refused():
+    rows = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]], dtype=torch.float64).to_sparse_csr()
+    with pytest.raises(ValueError, match="store different entries"):
+        LinearProgram(C, A_ub=rows, b_ub=B[:1])

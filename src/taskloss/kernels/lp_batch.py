@@ -33,9 +33,9 @@ def _program(entries, cost, quadratic, low, high, item):
 
 
 @kernel
-def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit_scale, cost_scale, items):
-    """Equilibrate ``items`` in place; the scales are written."""
-    for item in items:
+def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit_scale, cost_scale):
+    """Equilibrate all the items in place; the scales are written."""
+    for item in range(len(cost)):
         equilibrate(pattern, entries[item], row_scale[item], column_scale[item])
         limit_scale[item], cost_scale[item] = scale_program(
             pattern, entries[item], cost[item], low[item], high[item], row_scale[item], column_scale[item]
@@ -150,10 +150,49 @@ def errors_many(pattern, entries, cost, quadratic, low, high, x, multipliers, it
 
 
 @kernel
-def gaps_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, gap):
-    """The relative duality gap of each item."""
-    for item in items:
-        gap[item] = relative_gap(_program(entries, cost, quadratic, low, high, item), x[item], multipliers[item])
+def finish_many(
+    pattern,
+    entries,
+    cost,
+    quadratic,
+    low,
+    high,
+    scaled_entries,
+    scaled_cost,
+    scaled_low,
+    scaled_high,
+    scaled_x,
+    scaled_multipliers,
+    x,
+    multipliers,
+    tight,
+    at_low,
+    at_high,
+    error,
+    gap,
+):
+    """What there is to say of a solution: lines at a limit, error and gap.
+
+    A line of a scaled program is at a limit when it is nearer than ``tight`` or has a multiplier; an equation or a fixed
+    variable counts as at the upper one. ``error`` is the larger of those of the program as given and as scaled.
+    """
+    lines = low.shape[1]
+    values = np.empty(lines)
+    for item in range(len(x)):
+        write_values(pattern, scaled_entries[item], scaled_x[item], values)
+        for line in range(lines):
+            multiplier = scaled_multipliers[item, line]
+            lower = scaled_low[item, line]
+            upper = scaled_high[item, line]
+            at_high[item, line] = abs(upper - values[line]) <= tight or multiplier > 0.0 or lower == upper
+            at_low[item, line] = (abs(values[line] - lower) <= tight or multiplier < 0.0) and not at_high[item, line]
+        program = _program(entries, cost, quadratic, low, high, item)
+        gap[item] = relative_gap(program, x[item], multipliers[item])
+        scaled = _program(scaled_entries, scaled_cost, quadratic, scaled_low, scaled_high, item)
+        error[item] = max(
+            optimality_error(pattern, program, x[item], multipliers[item]),
+            optimality_error(pattern, scaled, scaled_x[item], scaled_multipliers[item]),
+        )
 
 
 @kernel

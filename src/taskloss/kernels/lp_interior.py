@@ -286,6 +286,25 @@ def _solve_direction(
 
 
 @inner_kernel
+def _target(kinds, sides, step, primal, dual, mu):
+    """The complementarity to aim at: far below ``mu`` if the first direction gets there (Mehrotra's rule)."""
+    reached = 0.0
+    count = 0
+    for line in range(len(sides.low_slack)):
+        if kinds.has_low[line]:
+            slack = sides.low_slack[line] + primal * step.low_slack[line]
+            reached += slack * (sides.low_dual[line] + dual * step.low_dual[line])
+            count += 1
+        if kinds.has_high[line]:
+            slack = sides.high_slack[line] + primal * step.high_slack[line]
+            reached += slack * (sides.high_dual[line] + dual * step.high_dual[line])
+            count += 1
+    if count == 0 or not mu > 0.0:
+        return 0.0
+    return mu * min(max((reached / count / mu) ** 3, 1e-8), 1.0)
+
+
+@inner_kernel
 def interior_method(pattern, program, system, x, multipliers, softness, smallest_shift, enough, tolerance, max_steps, trace):
     """Follow the central path; ``x`` and ``multipliers`` receive the best point met. Returns (its error, steps).
 
@@ -347,10 +366,28 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             if kinds.has_high[line]:
                 weight += sides.high_dual[line] / sides.high_slack[line]
             theta[line] = weight
-        _write_right_side(program, kinds, values, sides, gradient, theta, 0.0, nothing, collected, right_columns, right_rows)
         for _ in range(6):
             _write_diagonal(pattern, program, system, kinds, theta, softness, shift)
             factorize_system(pattern, system)
+            _write_right_side(program, kinds, values, sides, gradient, theta, 0.0, nothing, collected, right_columns, right_rows)
+            # The first direction only tells how far the second may aim, so it is not refined.
+            _solve_direction(
+                pattern,
+                program,
+                system,
+                kinds,
+                theta,
+                softness,
+                collected,
+                right_columns,
+                right_rows,
+                change,
+                dual_change,
+                np.inf,
+            )
+            primal, dual = _write_step(program, kinds, values, sides, change, 0.0, nothing, step)
+            target = _target(kinds, sides, step, primal, dual, mu)
+            _write_right_side(program, kinds, values, sides, gradient, theta, target, step, collected, right_columns, right_rows)
             unsolved = _solve_direction(
                 pattern,
                 program,
@@ -368,27 +405,6 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             if unsolved <= 0.1:
                 break
             shift *= 30.0
-        primal, dual = _write_step(program, kinds, values, sides, change, 0.0, nothing, step)
-        reached = 0.0
-        count = 0
-        for line in range(lines):
-            if kinds.has_low[line]:
-                reached += (sides.low_slack[line] + primal * step.low_slack[line]) * (
-                    sides.low_dual[line] + dual * step.low_dual[line]
-                )
-                count += 1
-            if kinds.has_high[line]:
-                reached += (sides.high_slack[line] + primal * step.high_slack[line]) * (
-                    sides.high_dual[line] + dual * step.high_dual[line]
-                )
-                count += 1
-        target = 0.0
-        if count > 0 and mu > 0.0:
-            target = mu * min(max((reached / count / mu) ** 3, 1e-8), 1.0)
-        _write_right_side(program, kinds, values, sides, gradient, theta, target, step, collected, right_columns, right_rows)
-        _solve_direction(
-            pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, enough
-        )
         primal, dual = _write_step(program, kinds, values, sides, change, target, step, step)
         inside = min(max(0.9, 1.0 - mu), 0.9995)
         primal = min(1.0, inside * primal)

@@ -119,12 +119,21 @@ def exact_step(program, shifted, change, slope, curvature, sigma, kinks, bends):
 
 
 @inner_kernel
+def _same(one, other):
+    differing = 0
+    for line in range(len(one)):
+        differing += one[line] != other[line]
+    return differing == 0
+
+
+@inner_kernel
 def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance, max_steps, updated, active, ray, trace):
     """Minimize phi from ``x`` (overwritten).
 
     Returns the steps, the gradient that remains, and whether phi falls forever along ``ray``.
 
-    ``updated`` and ``active`` are filled for the final ``x``. ``trace`` has one row a Newton step, if any: the iterate.
+    ``updated`` and ``active`` are filled for the final ``x``. ``trace`` has one row a Newton step, if any: the iterate. Where no
+    line enters or leaves the active set phi is quadratic, so a step that does not help any more there has met rounding: the end.
     """
     n = len(x)
     lines = len(program.low)
@@ -138,6 +147,8 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
     kinks = np.empty(2 * lines)
     bends = np.empty(2 * lines)
     steps = 0
+    before = np.inf
+    active_before = np.zeros(lines, np.bool_)
     while True:
         write_values(pattern, program.entries, x, values)
         write_multipliers(program, values, multipliers, sigma, updated, active)
@@ -145,6 +156,10 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
         remaining = largest(gradient)
         if remaining <= tolerance or steps >= max_steps or remaining == np.inf:
             return steps, remaining, False
+        if remaining > 0.5 * before and _same(active, active_before):
+            return steps, remaining, False
+        before = remaining
+        active_before[:] = active
         damping = sigma * max(1e-12, min(1e-4, remaining))
         write_penalty_matrix(pattern, program, system, active, sigma, damping)
         factorize_system(pattern, system)

@@ -290,7 +290,9 @@ def write_residual(structure, matrix, shift, weight, right_side, solution, resid
 def _largest_weighted(vector, weight):
     worst = 0.0
     for k in range(len(vector)):
-        worst = max(worst, abs(vector[k]) * weight[k])
+        size = abs(vector[k]) * weight[k]
+        if size > worst:
+            worst = size
     return worst
 
 
@@ -320,11 +322,13 @@ def write_weights(structure, matrix, weight):
 def solve_refined(structure, matrix, shift, weight, factor, pivots, right_side, solution, residual, enough, rounds):
     """Solve ``(K - diag(shift)) solution = right_side`` by refinement, until the relative error is ``enough``.
 
-    Returns the relative error that remains.
+    Returns the relative error that remains. With ``enough`` infinite it is not looked at.
     """
     size = len(pivots)
     solution[:] = right_side
     solve_factorized(structure, factor, pivots, solution)
+    if enough == np.inf:
+        return 0.0
     scale = max(_largest_weighted(right_side, weight), 1e-300)
     error = write_residual(structure, matrix, shift, weight, right_side, solution, residual)
     for _ in range(rounds):

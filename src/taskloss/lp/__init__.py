@@ -4,5 +4,6 @@ from taskloss.lp.layer import LPLayer, differentiable_solve
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import ActiveSet, Solution, Status
 from taskloss.lp.solver import solve
+from taskloss.lp.sparse import SparseMatrix
 
-__all__ = ["ActiveSet", "LPLayer", "LinearProgram", "Solution", "Status", "differentiable_solve", "solve"]
+__all__ = ["ActiveSet", "LPLayer", "LinearProgram", "Solution", "SparseMatrix", "Status", "differentiable_solve", "solve"]

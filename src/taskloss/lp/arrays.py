@@ -43,8 +43,8 @@ class Arrays:
         """The arrays that every kernel takes, in its order."""
         return self.entries, self.cost, self.quadratic, self.low, self.high
 
-    def take(self, items: np.ndarray) -> Arrays:
-        """The given items alone."""
+    def part(self, items: slice) -> Arrays:
+        """Some of the items; they share their memory with these."""
         return Arrays(self.pattern, *(array[items] for array in self.program()))
 
 

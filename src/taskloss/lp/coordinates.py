@@ -1,4 +1,4 @@
-"""The entries of the matrix of a program: dense, or sparse in torch's or scipy's formats; one matrix or one an item."""
+"""The entries of the matrix of a program: dense, or sparse in our, torch's or scipy's format; one matrix or one an item."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 import torch
+
+from taskloss.lp.sparse import SparseMatrix
 
 
 class Coordinates(NamedTuple):
@@ -48,6 +50,8 @@ def coordinates(matrix: Any) -> Coordinates:
     >>> rows.tolist(), columns.tolist(), values.tolist()
     ([0, 1], [1, 0], [2.0, 3.0])
     """
+    if isinstance(matrix, SparseMatrix):
+        return Coordinates(matrix.rows, matrix.columns, matrix.values, False)
     if scipy.sparse.issparse(matrix):
         table = matrix.tocsr()
         if not table.has_canonical_format:

@@ -28,7 +28,7 @@ import torch
 from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays
 from taskloss.lp.problem import LinearProgram
-from taskloss.lp.solver import Found
+from taskloss.lp.run import Found
 from taskloss.lp.threads import in_threads
 
 
@@ -165,7 +165,7 @@ def _solve_active(arrays: Arrays, active: np.ndarray, right: np.ndarray) -> tupl
     unseen, duals = np.empty_like(right), np.zeros((len(right), arrays.num_rows))
     held = np.empty_like(right)
     in_threads(
-        np.arange(len(right)),
+        len(right),
         lambda some: lp_batch.sensitivities_many(arrays.pattern, arrays.entries, active, right, some, unseen, duals, held),
         arrays.work,
     )
@@ -183,7 +183,7 @@ def of_smoothed(arrays: Arrays, x: np.ndarray, multipliers: np.ndarray, epsilon:
     def differentiate(bar: np.ndarray) -> Adjoint:
         direction, values, change = np.empty_like(bar), np.empty_like(limits), np.empty_like(limits)
         in_threads(
-            np.arange(len(bar)),
+            len(bar),
             lambda some: lp_batch.penalty_solve_many(
                 arrays.pattern, *arrays.program(), active, 1.0 / epsilon, -bar, some, direction
             ),

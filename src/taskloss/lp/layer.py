@@ -13,8 +13,9 @@ from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays, arrays_of
 from taskloss.lp.gradients import attached, of_active_set, of_smoothed, of_value
 from taskloss.lp.problem import LinearProgram
+from taskloss.lp.run import Settings
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import Run, shaped_as
+from taskloss.lp.solver import shaped_as, solution_of, solve_arrays
 from taskloss.lp.threads import in_threads
 from taskloss.lp.unrolled import newton_steps
 
@@ -60,12 +61,8 @@ def differentiable_solve(
     check_positive("tolerance", tolerance)
     check_count("max_steps", max_steps)
     arrays = arrays_of(problem)
-    run = Run(arrays)
-    if warm_start is not None:
-        run.begin_at(warm_start)
-    run.search("newton", tolerance, max_steps, warm_start is not None)
-    found = run.found()
-    solution = run.solution(problem, found, tolerance)
+    found = solve_arrays(arrays, Settings(tolerance=tolerance, max_steps=max_steps), warm_start)
+    solution = solution_of(problem, found)
     x, of_x = solution.x, None
     if gradient == "active_set":
         of_x = of_active_set(arrays, found)
@@ -89,7 +86,7 @@ def _minimize_penalty(arrays: Arrays, start: np.ndarray, epsilon: float, max_ste
     flags, steps = np.zeros(items, np.bool_), np.zeros(items, np.int64)
     no_trace, ray = np.empty((items, 0, x.shape[1])), np.zeros_like(x)
     in_threads(
-        np.arange(items),
+        items,
         lambda some: lp_batch.multipliers_many(
             arrays.pattern,
             *arrays.program(),
@@ -117,7 +114,7 @@ class LPLayer(torch.nn.Module):
     Args:
         gradient: ``"active_set"``, ``"unrolled"``, ``"value"`` or ``"smoothed"``; see ``differentiable_solve``. burn_in: for
         so many training calls the gradient is the unrolled one, after that ``gradient``. The paper's schedule: early on the
-            active set changes from step to step. The count is a buffer and travels with ``state_dict``.
+            active set changes from step to step. The count of them is a buffer and travels with ``state_dict``.
         options: of ``differentiable_solve``.
 
     A batch of programs is one call.
@@ -154,8 +151,9 @@ class LPLayer(torch.nn.Module):
         warm_start: Solution | None = None,
     ) -> Solution:
         problem = LinearProgram(c, A_ub, b_ub, A_eq, b_eq, lower, upper)
-        gradient = "unrolled" if self.training and self.calls < self.burn_in else self.gradient
-        if self.training:
+        gradient = self.gradient
+        if self.burn_in and self.training:
+            gradient = "unrolled" if self.calls < self.burn_in else gradient
             self.calls += 1
         return differentiable_solve(problem, gradient=gradient, warm_start=warm_start, **self.options)
 

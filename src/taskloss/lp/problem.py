@@ -12,6 +12,7 @@ import scipy.sparse
 import torch
 
 from taskloss.lp.coordinates import Coordinates, coordinates
+from taskloss.lp.sparse import SparseMatrix
 
 UNLIMITED = 1e20
 """A bound beyond this counts as none."""
@@ -23,9 +24,10 @@ class LinearProgram:
 
     With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e,
     n)``, ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one
-    are shared by the whole batch. The matrices are dense tensors, torch sparse tensors (COO or CSR) or scipy sparse matrices;
-    a sparse matrix an item is a batched CSR tensor with the same places in all of them. What is left out is absent:
-    **without** ``lower`` **a variable may be negative**, unlike in ``scipy.optimize.linprog``.
+    are shared by the whole batch. The matrices are dense tensors, ``SparseMatrix``, torch sparse tensors (COO or CSR) or scipy
+    sparse matrices; one an item is dense, a ``SparseMatrix`` with a row of values an item, or a batched CSR tensor with the
+    same places in all. What is left out is absent: **without** ``lower`` **a variable may be negative**, unlike in
+    ``scipy.optimize.linprog``.
 
     >>> import torch
     >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
@@ -110,11 +112,15 @@ class LinearProgram:
         if len({size for _, size in sizes}) > 1:
             listed = ", ".join(f"{name} has {size}" for name, size in sizes)
             raise ValueError(f"the batch sizes differ: {listed}; expected one size, or no batch axis for what is shared")
+        if sizes and sizes[0][1] == 0:
+            raise ValueError(f"the batch is empty: {sizes[0][0]} has 0 items; expected at least one program")
 
     def _check_kind(self) -> None:
         tensors = [(name, getattr(self, name)) for name in ("A_ub", "b_ub", "A_eq", "b_eq", "lower", "upper")]
         for name, tensor in tensors:
-            if isinstance(tensor, torch.Tensor) and (tensor.dtype != self.c.dtype or tensor.device != self.c.device):
+            if isinstance(tensor, torch.Tensor | SparseMatrix) and (
+                tensor.dtype != self.c.dtype or tensor.device != self.c.device
+            ):
                 raise ValueError(
                     f"{name} is {tensor.dtype} on {tensor.device} and c is {self.c.dtype} on {self.c.device}; "
                     f"expected one dtype and device: {name}.to(c)"
@@ -158,10 +164,12 @@ def _check_matrix(name: str, value: Any) -> None:
         if not np.issubdtype(value.dtype, np.floating):
             raise TypeError(f"{name} must be floating point, got {value.dtype}; use {name}.astype(float)")
         return
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor or a scipy sparse matrix, got {type(value).__name__}")
+    if not isinstance(value, torch.Tensor | SparseMatrix):
+        raise TypeError(f"{name} must be a torch.Tensor, a SparseMatrix or a scipy sparse matrix, got {type(value).__name__}")
     if value.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use {name}.double()")
+    if isinstance(value, SparseMatrix):
+        return
     if value.layout not in (torch.strided, torch.sparse_coo, torch.sparse_csr):
         raise TypeError(f"{name} must be dense, COO or CSR, got {value.layout}; use {name}.to_sparse_csr()")
     if value.ndim not in (2, 3) or (value.layout == torch.sparse_coo and value.ndim == 3):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import torch
 
+from taskloss.lp.coordinates import Coordinates
 from taskloss.lp.problem import LinearProgram
+from taskloss.lp.sparse import dense_matrix
 
 
 def dense_lines(problem: LinearProgram) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -20,9 +22,10 @@ def dense_lines(problem: LinearProgram) -> tuple[torch.Tensor, torch.Tensor, tor
     c = problem.c
     items, n = problem.batch_size or 1, problem.num_variables
     rows, low, high = [], [], []
-    for matrix, side, equation in ((problem.A_ub, problem.b_ub, False), (problem.A_eq, problem.b_eq, True)):
+    sides = ((problem.b_ub, False), (problem.b_eq, True))
+    for matrix, (side, equation) in zip(problem.matrices, sides, strict=True):
         if matrix is not None and side is not None:
-            rows.append(_dense(matrix, c).expand(items, side.shape[-1], n))
+            rows.append(_dense(matrix, side.shape[-1], n, c).expand(items, side.shape[-1], n))
             high.append(side.expand(items, side.shape[-1]))
             low.append(high[-1] if equation else torch.full_like(high[-1], -torch.inf))
     rows.append(torch.eye(n, dtype=c.dtype, device=c.device).expand(items, n, n))
@@ -33,10 +36,10 @@ def dense_lines(problem: LinearProgram) -> tuple[torch.Tensor, torch.Tensor, tor
     return torch.cat(rows, 1), torch.cat(low, 1), torch.cat(high, 1)
 
 
-def _dense(matrix: object, like: torch.Tensor) -> torch.Tensor:
-    if isinstance(matrix, torch.Tensor):
-        return matrix if matrix.layout == torch.strided else matrix.to_dense()
-    return torch.from_numpy(matrix.toarray()).to(like)  # type: ignore[attr-defined]
+def _dense(matrix: Coordinates, rows: int, columns: int, like: torch.Tensor) -> torch.Tensor:
+    if matrix.dense:
+        return matrix.values
+    return dense_matrix(matrix.rows, matrix.columns, matrix.values.to(like), (rows, columns))
 
 
 def newton_steps(problem: LinearProgram, x: torch.Tensor, epsilon: float, ridge: float, steps: int) -> torch.Tensor:
