@@ -28,6 +28,7 @@ LAYERS = [
     "lp",
     "training",
     "datasets",
+    "tables",
     "report",
     "cli",
 ]
