@@ -89,13 +89,16 @@ def _bin(probabilities: np.ndarray, target: np.ndarray) -> Bin:
 
 
 def describe_thresholds(scores: np.ndarray, target: np.ndarray, chosen: float | None) -> Thresholds:
-    """Counts at up to MOST_THRESHOLDS thresholds, closer together where few samples are flagged; the chosen one is among them."""
+    """Counts at up to MOST_THRESHOLDS thresholds, closer together where few samples are flagged.
+
+    The chosen one (flag what is above it, as :mod:`taskloss.thresholds` has it) is among them, as the lowest score it flags.
+    """
     hits, alarms, values = _cumulative(scores, target)
     flagged = hits + alarms
     wanted = np.geomspace(1, len(scores), MOST_THRESHOLDS)
     picks = set(np.minimum(np.searchsorted(flagged, wanted), len(values) - 1).tolist())
     if chosen is not None:
-        picks.add(int(np.clip(np.searchsorted(-values, -chosen, side="right") - 1, 0, len(values) - 1)))
+        picks.add(int(np.clip(np.searchsorted(-values, -chosen) - 1, 0, len(values) - 1)))
     places = sorted(picks)
     edges = np.linspace(*_range(scores), SCORE_BINS + 1)
     clipped = np.clip(scores, edges[0], edges[-1])

@@ -85,7 +85,7 @@ def _explorer(method: str, counts: Thresholds) -> dict[str, Any]:
     """What the page's script needs to follow the slider."""
     hits, alarms = np.array(counts.true_positives), np.array(counts.false_positives)
     if counts.chosen is not None:
-        start = int(np.argmin(np.abs(np.array(counts.values) - counts.chosen)))
+        start = max(0, int((np.array(counts.values) > counts.chosen).sum()) - 1)
     else:
         start = int(np.argmax(2 * hits / (hits + alarms + counts.positives)))
     return {

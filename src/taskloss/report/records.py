@@ -42,7 +42,7 @@ class Thresholds:
     positives: int
     negatives: int
     chosen: float | None
-    """The threshold that the method chose on held-out samples, if it chose one."""
+    """The threshold that the method chose on held-out samples, if it chose one: what is above it is flagged."""
     edges: tuple[float, ...]
     """Edges of the histogram's bins, rising."""
     positive_scores: tuple[int, ...]
