@@ -49,24 +49,24 @@ def read_results(path: Path) -> Comparison:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"{path} holds no results that this version reads (format {FORMAT}); run taskloss compare again")
     try:
-        comparison = _restore(Comparison, record, "results")
+        comparison = restore(Comparison, record, "results")
         summarize(comparison)
     except (ValueError, KeyError, ZeroDivisionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     return comparison
 
 
-def _restore(kind: Any, value: Any, where: str) -> Any:
+def restore(kind: Any, value: Any, where: str) -> Any:
     """A value of the type ``kind`` from its JSON; ``where`` names it in errors."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
-        return None if value is None else _restore(arguments[0], value, where)
+        return None if value is None else restore(arguments[0], value, where)
     if dataclasses.is_dataclass(kind):
         return _restore_record(kind, value, where)
     if origin is tuple and isinstance(value, list):
-        return tuple(_restore(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(value))
+        return tuple(restore(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
-        return {key: _restore(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+        return {key: restore(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     accepted = (int, float) if kind is float else kind
     if origin is not None or isinstance(value, bool) or not isinstance(value, accepted):
         raise ValueError(f"{where} is {type(value).__name__}; expected {getattr(kind, '__name__', kind)}")
@@ -80,7 +80,7 @@ def _restore_record(kind: Any, value: Any, where: str) -> Any:
     fields = {}
     for field in dataclasses.fields(kind):
         if field.name in value:
-            fields[field.name] = _restore(hints[field.name], value[field.name], f"{where}.{field.name}")
+            fields[field.name] = restore(hints[field.name], value[field.name], f"{where}.{field.name}")
         elif field.default is dataclasses.MISSING:
             raise ValueError(f"{where} has no {field.name}")
     return kind(**fields)

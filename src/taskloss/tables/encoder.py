@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import NumberStyle
@@ -33,6 +34,11 @@ class NumericRule:
     def feature_names(self) -> list[str]:
         return [self.name, *([f"{self.name} missing"] if self.indicator else [])]
 
+    def refit(self, table: Table) -> NumericRule:
+        values = table.numbers(self.name, self.style)
+        known = values[~np.isnan(values)]
+        return replace(self, median=float(np.median(known))) if len(known) else self
+
     def encode(self, table: Table) -> list[np.ndarray]:
         values = table.numbers(self.name, self.style)
         absent = np.isnan(values)
@@ -54,6 +60,11 @@ class CategoricalRule:
     def feature_names(self) -> list[str]:
         ends = [f"= {label}" for label in self.categories] + ["other"] * self.other + ["missing"] * self.indicator
         return [f"{self.name} {end}" for end in ends]
+
+    def refit(self, table: Table) -> CategoricalRule:
+        column = table.categories(self.name)
+        kept = _frequent(column.counts(), table.rows)
+        return replace(self, categories=tuple(column.labels[index] for index in kept), other=len(kept) < len(column.labels))
 
     def encode(self, table: Table) -> list[np.ndarray]:
         column = table.categories(self.name)
@@ -117,6 +128,17 @@ class TableEncoder:
             raise TableError(f"{table.source} has no column to learn from{': ' + reason if reason else ' besides the target'}")
         return cls(tuple(rules), tuple(notices))
 
+    def refit(self, table: Table) -> TableEncoder:
+        """The same columns of the same kinds, with medians and categories of other rows: those of a training set."""
+        return TableEncoder(tuple(rule.refit(table) for rule in self.rules))
+
+    def parse_numbers(self, table: Table) -> Table:
+        """The table with its columns of numbers read once and for all, so that encoding it again is quick."""
+        parsed = {
+            rule.name: pa.array(table.numbers(rule.name, rule.style)) for rule in self.rules if isinstance(rule, NumericRule)
+        }
+        return Table(table.source, {**table.columns, **parsed}, table.notices, table.missing)
+
     @property
     def feature_names(self) -> list[str]:
         """The names of the matrix's columns."""
@@ -179,6 +201,12 @@ def _fit_numeric(table: Table, name: str, style: NumberStyle) -> tuple[NumericRu
     return NumericRule(name, float(np.median(present)), bool(absent.any()), style), ""
 
 
+def _frequent(counts: np.ndarray, rows: int) -> list[int]:
+    """The categories that get a feature of their own."""
+    frequent = np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]
+    return sorted(int(index) for index in frequent if counts[index] >= least_rows(rows))
+
+
 def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, str]:
     column = table.categories(name)
     counts = column.counts()
@@ -186,8 +214,7 @@ def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, s
     if len(column.labels) < 2 and not (absent and len(column.labels)):
         what = f"it is {shorten(column.labels[0])} everywhere" if len(column.labels) else "it is empty"
         return None, f"column {name!r} is left out: {what}"
-    frequent = np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]
-    kept = sorted(int(index) for index in frequent if counts[index] >= least_rows(table.rows))
+    kept = _frequent(counts, table.rows)
     if not kept:
         return None, (
             f"column {name!r} is left out: {len(counts):,} different values in {table.rows:,} rows, none of them in "
