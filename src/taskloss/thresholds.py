@@ -22,8 +22,8 @@ negatives (of n samples, whatever their label) has a rate above f with probabili
 largest score, and the samples above t are the alerts. *Given t and their number n', the samples above t are independent draws of
 the distribution of samples above t*: the event only says how many samples lie above, at and below t. So the true positives among
 them are :math:`\mathrm{Bin}(n', \text{precision}(t))`, and the Clopper-Pearson bound, the c with
-:math:`P(\mathrm{Bin}(n', c) \ge tp) = \alpha`, is above the precision with probability at most :math:`\alpha`. That t came from
-the data does not matter. With J candidates and :math:`\alpha = (1 - \text{confidence}) / J` all J bounds hold at once (union bound),
+:math:`P(\mathrm{Bin}(n', c) \ge tp) = \alpha`, is above the precision with probability at most :math:`\alpha`, although t came
+from the data. With J candidates and :math:`\alpha = (1 - \text{confidence}) / J` all J bounds hold at once (union bound),
 whatever their dependence, hence also that of the candidate that is selected: the one with the most alerts whose bound reaches
 the requirement. The candidates are fixed by the number of samples alone, and grow by a constant factor so that J stays
 small. (Testing in sequence from the highest threshold down, without dividing the error, is valid for thresholds

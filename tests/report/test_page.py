@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from taskloss.report import as_json, read_results, split_rows, summarize, summary_rows, write_report
-from taskloss.report.files import replace_file
 from taskloss.report.page import render_page
 from tests.report.sample import simulated
 
@@ -179,18 +178,3 @@ def test_report_replaces_an_older_one(tmp_path: Path):
     assert sorted(folder.iterdir()) == sorted(paths), "no temporary file is left"
     assert "does not help on this data" in paths[0].read_text()
     assert paths[1].read_text() == as_json(other)
-
-
-def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = replace_file(tmp_path / "file", b"old")
-
-    def full_disk(self: Path, data: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(data[:1])
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
-    with pytest.raises(OSError, match="no space"):
-        replace_file(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]

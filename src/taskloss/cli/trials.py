@@ -23,8 +23,8 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from taskloss._storage import replace_file
 from taskloss.cli.data import Samples
 from taskloss.cli.errors import BAD_DATA, CommandError
-from taskloss.cli.metric import Metric, parse_metric
 from taskloss.cli.methods import Method
+from taskloss.cli.metric import Metric, parse_metric
 from taskloss.cli.outcome import Part
 from taskloss.report import Run, describe_curves, describe_thresholds, thin_curve
 from taskloss.report.files import restore

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import types
 import typing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from taskloss._storage import replace_file
 from taskloss.report.page import render_page
 from taskloss.report.records import FORMAT, Comparison
 from taskloss.report.summary import summarize
@@ -84,13 +84,3 @@ def _restore_record(kind: Any, value: Any, where: str) -> Any:
         elif field.default is dataclasses.MISSING:
             raise ValueError(f"{where} has no {field.name}")
     return kind(**fields)
-
-
-def replace_file(path: Path, content: bytes) -> Path:
-    """Write ``path`` as a whole or not at all: a reader, or a crash, never meets half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        return temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
