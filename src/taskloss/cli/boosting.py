@@ -62,8 +62,8 @@ def fit_boosting(
         feval=exact,
         callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
     )
-    scores = model.predict(test.features, raw_score=True)
-    threshold = _threshold(metric, model.predict(held_out.features, raw_score=True), held_out)
+    scores = np.asarray(model.predict(test.features, raw_score=True))
+    threshold = _threshold(metric, np.asarray(model.predict(held_out.features, raw_score=True)), held_out)
     return Outcome(scores, expit(scores) if training.groups is None else None, threshold, course, int(np.argmax(course)) + 1)
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from taskloss import datasets
 from taskloss.cli import options
 from taskloss.cli.errors import messages
 from taskloss.cli.progress import progress_bar
+from taskloss.cli.reproduce import command_line, versions
 
 if TYPE_CHECKING:
     from taskloss.cli.data import Samples
@@ -70,9 +69,10 @@ def compare(
     Exit codes: 0 done, 1 could not finish, 2 wrong option, 3 data that cannot be used, 130 interrupted.
     """
     given = {
-        "--target": target, "--metric": metric, "--positive": positive, "--group": group, "--splits": splits, "--methods": methods,
-        "--seed": seed, "--iterations": iterations, "--ignore": ignore, "--categorical": categorical, "--missing": missing,
-        "--format": form, "--encoding": encoding, "--max-rows": max_rows if max_rows != MOST_ROWS else None,
+        "--target": target, "--metric": metric, "--positive": positive, "--group": group, "--splits": splits,
+        "--methods": methods, "--seed": seed, "--iterations": iterations, "--ignore": ignore,
+        "--categorical": categorical, "--missing": missing, "--format": form,
+        "--encoding": encoding, "--max-rows": max_rows if max_rows != MOST_ROWS else None,
     }  # fmt: skip
     command = command_line("compare", data, given)
     again = f"To go on: {command} --output {shlex.quote(str(output))} --resume"
@@ -97,8 +97,8 @@ def compare(
         plan = Plan(chosen_metric, chosen, splits, seed)
         journal = Journal(output, samples, plan, resume=resume)
         with progress_bar("Training", splits * len(chosen)) as on_progress:
-            runs = run_trials(samples, plan, journal=journal, jobs=jobs or default_jobs(), on_progress=on_progress)
-        comparison = _record(samples, plan, runs, command)
+            runs, failed = run_trials(samples, plan, journal=journal, jobs=jobs or default_jobs(), on_progress=on_progress)
+        comparison = _record(samples, plan, runs, failed, command)
         _show(comparison, output, as_json=as_json)
         journal.remove()
 
@@ -111,27 +111,17 @@ def default_jobs() -> int:
     return min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def command_line(name: str, data: Path | None, given: dict[str, object]) -> str:
-    """What to type to get the same again: the options that were given."""
-    words = ["taskloss", name, *([str(data)] if data else [])]
-    for option, value in given.items():
-        values = value if isinstance(value, list) else [value]
-        for one in values:
-            if one is not None:
-                words += [option, str(one)]
-    return shlex.join(words)
-
-
-def _record(samples: Samples, plan: Plan, runs: tuple[Run, ...], command: str) -> Comparison:
+def _record(samples: Samples, plan: Plan, runs: tuple[Run, ...], failed: dict[str, str], command: str) -> Comparison:
     from taskloss.cli.methods import BASELINE, CONTENDER, describe_settings
     from taskloss.cli.trials import TEST_FRACTION
     from taskloss.report import Comparison
 
+    notices = tuple(f"{name} is left out: {reason}" for name, reason in failed.items())
     return Comparison(
         metric=plan.metric.label,
-        data=samples.card,
+        data=replace(samples.card, notices=samples.card.notices + notices),
         test_fraction=TEST_FRACTION,
-        methods={name: method.description for name, method in plan.methods.items()},
+        methods={name: method.description for name, method in plan.methods.items() if name not in failed},
         baseline=BASELINE,
         contender=CONTENDER,
         runs=runs,
@@ -147,24 +137,9 @@ def _record(samples: Samples, plan: Plan, runs: tuple[Run, ...], command: str) -
     )
 
 
-def versions() -> dict[str, str]:
-    """What the figures were made with."""
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    import taskloss
-
-    found = {"taskloss": taskloss.__version__, "Python": platform.python_version()}
-    for name in ("torch", "numpy", "scikit-learn", "lightgbm"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def _show(comparison: Comparison, output: Path, *, as_json: bool) -> None:
     from taskloss import report
+    from taskloss.cli.results import print_comparison
 
     paths = report.write_report(comparison, output)
     if as_json:
@@ -173,32 +148,3 @@ def _show(comparison: Comparison, output: Path, *, as_json: bool) -> None:
         print_comparison(comparison)
     for name, path in zip(("Report", "Results"), paths, strict=True):
         typer.echo(f"{name + ':':9}{path}", err=as_json)
-
-
-def print_comparison(comparison: Comparison) -> None:
-    """The data in a line, what was left out, the table and the verdict."""
-    from taskloss import report
-
-    card = comparison.data
-    console = Console(highlight=False, markup=False)
-    what = f"relevant, of {card.groups:,} queries" if card.groups else f"positive: {card.target} is {card.positive}"
-    console.print(card.source, style="dim")
-    console.print(f"{card.samples:,} samples, {card.positives:,} ({card.positives / card.samples:.1%}) {what}", style="dim")
-    for notice in card.notices[:10]:
-        console.print(f"- {notice}", style="dim")
-    if len(card.notices) > 10:
-        console.print(f"- and {len(card.notices) - 10} more, in the report", style="dim")
-    table = Table(title=f"Test {comparison.metric}, %", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    table.add_column("method", overflow="fold", min_width=15)
-    for heading in ("mean", "spread", "diff.", "95% interval", "p", "ahead"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in report.summary_rows(comparison):
-        table.add_row(*row, style="bold" if row.method == comparison.contender else None)
-    console.print(table)
-    console.print(
-        f"Differences are to {comparison.baseline}, in points. The splits share samples: intervals and p are those of the corrected "
-        "resampled t-test (Nadeau and Bengio 2003), p after Holm's correction.\n",
-        style="dim",
-    )
-    summary = report.summarize(comparison)
-    console.print(f"{summary.verdict} {summary.remark}\n")

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import typer
 
-from taskloss.tables import TableError
-
 FAILED = 1
 """The command could not finish: a file that cannot be written, a package that is not installed."""
 USAGE = 2
@@ -38,6 +36,8 @@ def messages(on_interrupt: str = "") -> Iterator[None]:
 
     ``on_interrupt`` tells how to go on after Ctrl-C.
     """
+    from taskloss.tables import TableError  # loads pyarrow: too slow for --help
+
     try:
         yield
     except CommandError as error:

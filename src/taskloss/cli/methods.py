@@ -90,7 +90,7 @@ def _no_linear_program(metric: Metric, *, queries: bool) -> str:
 
 def build_estimator(method: str, metric: Metric, *, queries: bool, iterations: int | None, **settings: Any) -> Any:
     """The estimator of a method, with the defaults of the library."""
-    steps = {} if iterations is None else {"max_iter": iterations}
+    steps: dict[str, Any] = {} if iterations is None else {"max_iter": iterations}
     kind = TaskLossRanker if queries else TaskLossClassifier
     return kind(metric.task, method=method, **steps, **settings)
 
@@ -144,8 +144,8 @@ def describe_settings(iterations: int | None) -> dict[str, str]:
     """The settings of the networks, for a reader of the report."""
     model = build_estimator("direct", Metric("", None), queries=False, iterations=iterations)  # type: ignore[arg-type]
     return {
-        "Networks": f"the mean of {model.members} networks with hidden layers of {' and '.join(map(str, model.hidden))} units, ReLU; "
-        f"each holds out one of {model.folds} folds of the training samples to stop by",
+        "Networks": f"the mean of {model.members} networks with hidden layers of {' and '.join(map(str, model.hidden))} "
+        f"units, ReLU; each holds out one of {model.folds} folds of the training samples to stop by",
         "Features": f"scaling: {model.scaling}, fitted on the training samples",
         "Optimizer": f"AdamW, learning rate {model.learning_rate}, weight decay {model.weight_decay}, full batch up to "
         f"{model.batch_size:,} samples",

@@ -50,7 +50,9 @@ def predict(
     encoding: options.Encoding = None,
     as_json: options.Json = False,
 ) -> None:
-    """Predict the rows of a file with a trained model, as CSV: row, score, probability, prediction; for queries row, query, score.
+    """Predict the rows of a file with a trained model, as CSV.
+
+    The columns are row, score, probability and prediction; for queries row, query and score.
 
     With --held-out and a requirement, the threshold is chosen on that file so that the requirement holds for new data with the
     given confidence; if no threshold can promise it, the command says so and ends with exit code 1.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
-from taskloss.cli.compare import command_line
 from taskloss.cli.errors import messages, usage_error
 from taskloss.cli.progress import progress_bar
+from taskloss.cli.reproduce import command_line
 
 if TYPE_CHECKING:
     from taskloss.cli.data import Samples
@@ -151,8 +151,8 @@ def _show(summary: dict[str, Any], samples: Samples, *, as_json: bool) -> None:
     what = f"{card.target} is {card.positive}" if not card.groups else f"{card.groups:,} queries"
     typer.echo(f"{card.samples:,} samples, {card.positives:,} positive: {what}")
     typer.echo(
-        f"Held-out {label}: {100 * summary['held_out']:.2f}%, the mean of {summary['networks']} networks, each on the fold that stopped "
-        "its training (a little optimistic)"
+        f"Held-out {label}: {100 * summary['held_out']:.2f}%, the mean of {summary['networks']} networks, each on the fold that "
+        "stopped its training (a little optimistic)"
     )
     typer.echo(f"Model:   {summary['model']}")
     typer.echo(f"Predict: taskloss predict {shlex.quote(summary['model'])} NEW_DATA")

@@ -9,8 +9,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from taskloss._storage import replace_file
 from taskloss.cli.data import Samples
 from taskloss.cli.errors import BAD_DATA, CommandError
-from taskloss.cli.methods import Method
+from taskloss.cli.methods import BASELINE, CONTENDER, Method
 from taskloss.cli.metric import Metric, parse_metric
 from taskloss.cli.outcome import Part
 from taskloss.report import Run, describe_curves, describe_thresholds, thin_curve
@@ -64,8 +64,11 @@ def check_size(samples: Samples) -> None:
 
 def run_trials(
     samples: Samples, plan: Plan, *, journal: Journal, jobs: int, on_progress: Callable[[float, str], None]
-) -> tuple[Run, ...]:
-    """All the methods on all the splits.
+) -> tuple[tuple[Run, ...], dict[str, str]]:
+    """All the methods on all the splits: the runs, and the methods that failed with the reason.
+
+    A method that cannot be trained on these data (its inference would take too much memory) is left out; baseline and contender
+    must not fail.
 
     Args:
         samples: the data.
@@ -82,51 +85,58 @@ def run_trials(
     ]
     on_progress(len(journal), "Training")
     work = _in_turn if jobs == 1 or len(todo) < 2 else _at_once
-    work(samples, plan, todo, journal, min(jobs, len(todo)), on_progress)
-    runs = [journal.find(name, plan.seed + place) for place in range(plan.splits) for name in plan.methods]
-    return tuple(run for run in runs if run is not None)
+    failed: dict[str, str] = {}
+    for name, result in work(
+        samples, plan, todo, failed, min(jobs, len(todo)), lambda share, now: on_progress(len(journal) + share, now)
+    ):
+        if isinstance(result, Run):
+            journal.add(result)
+        elif name in (BASELINE, CONTENDER):
+            raise CommandError(f"{name} cannot be trained on these data: {result}", BAD_DATA)
+        else:
+            failed[name] = result
+        on_progress(len(journal), "Training")
+    runs = [journal.find(name, plan.seed + place) for place in range(plan.splits) for name in plan.methods if name not in failed]
+    return tuple(run for run in runs if run is not None), failed
+
+
+Result = tuple[str, Run | str]
+"""The name of a method, and its run or why there is none."""
 
 
 def _in_turn(
     samples: Samples,
     plan: Plan,
     todo: list[tuple[str, int]],
-    journal: Journal,
+    failed: Mapping[str, str],
     jobs: int,
     on_progress: Callable[[float, str], None],
-) -> None:
+) -> Iterator[Result]:
     parts: tuple[int, tuple[Part, Part]] | None = None
     for name, seed in todo:
+        if name in failed:
+            continue
         if parts is None or parts[0] != seed:
             parts = (seed, split_samples(samples, seed))
-        done, now = len(journal), f"{name}, split {seed - plan.seed + 1} of {plan.splits}"
-
-        def tell(share: float, done: int = done, now: str = now) -> None:
-            on_progress(done + share, now)
-
-        tell(0.0)
-        journal.add(train_and_test(name, plan, parts[1], seed, tell))
+        now = f"{name}, split {seed - plan.seed + 1} of {plan.splits}"
+        on_progress(0.0, now)
+        yield train_and_test(name, plan, parts[1], seed, lambda share, now=now: on_progress(share, now))  # type: ignore[misc]
 
 
 def _at_once(
     samples: Samples,
     plan: Plan,
     todo: list[tuple[str, int]],
-    journal: Journal,
+    failed: Mapping[str, str],
     jobs: int,
     on_progress: Callable[[float, str], None],
-) -> None:
+) -> Iterator[Result]:
     # Spawned, not forked: a fork of a process with threads (torch, Arrow) may hang.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
         try:
-            waiting = {pool.submit(_run_apart, name, plan, samples, seed) for name, seed in todo}
-            while waiting:
-                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    run = future.result()
-                    journal.add(run)
-                    on_progress(len(journal), f"{run.method}, split {run.seed - plan.seed + 1} of {plan.splits}")
+            for future in as_completed([pool.submit(_run_apart, name, plan, samples, seed) for name, seed in todo]):
+                yield future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
@@ -134,7 +144,7 @@ def _at_once(
             raise
 
 
-def _run_apart(name: str, plan: Plan, samples: Samples, seed: int) -> Run:
+def _run_apart(name: str, plan: Plan, samples: Samples, seed: int) -> Result:
     return train_and_test(name, plan, split_samples(samples, seed), seed, lambda share: None)
 
 
@@ -150,12 +160,15 @@ def _end_with_parent(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def train_and_test(name: str, plan: Plan, parts: tuple[Part, Part], seed: int, on_progress: Callable[[float], None]) -> Run:
-    """One run of a method, and its record."""
+def train_and_test(name: str, plan: Plan, parts: tuple[Part, Part], seed: int, on_progress: Callable[[float], None]) -> Result:
+    """One run of a method, as a record."""
     training, test = parts
     start = time.perf_counter()
-    with one_thread():
-        outcome = plan.methods[name].fit(training, test, plan.metric, seed, on_progress)
+    try:
+        with one_thread():
+            outcome = plan.methods[name].fit(training, test, plan.metric, seed, on_progress)
+    except (ValueError, MemoryError) as error:
+        return name, str(error) or "out of memory"
     seconds = time.perf_counter() - start
     steps, learning = thin_curve(outcome.course)
     curves = thresholds = None
@@ -168,7 +181,7 @@ def train_and_test(name: str, plan: Plan, parts: tuple[Part, Part], seed: int, o
         metric = parse_metric(other, queries=test.groups is not None)
         others[metric.label] = outcome.value(metric, test)
     value = outcome.value(plan.metric, test)
-    return Run(name, seed, value, others, steps, learning, outcome.best_step, round(seconds, 3), curves, thresholds)
+    return name, Run(name, seed, value, others, steps, learning, outcome.best_step, round(seconds, 3), curves, thresholds)
 
 
 def split_samples(samples: Samples, seed: int) -> tuple[Part, Part]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from taskloss.report.records import Bin, Curves, Thresholds
@@ -130,7 +132,7 @@ def _cumulative(scores: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.
     return hits, ends + 1 - hits, ranked[ends]
 
 
-def thin_curve(values: list[float] | tuple[float, ...]) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def thin_curve(values: Sequence[float]) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """At most MOST_POINTS steps of a learning curve, first and last among them, and its values there."""
     places = np.unique(np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).round().astype(int))
     return tuple((places + 1).tolist()), _rounded(np.asarray(values, dtype=np.float64)[places])
