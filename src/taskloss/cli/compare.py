@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 MOST_ROWS = 100_000
 
 Data = Annotated[
-    Path | None, typer.Argument(help="CSV, TSV, Parquet or svmlight file. [default: bundled data]", show_default=False)
+    Path | None, typer.Argument(help="CSV, TSV, Parquet or svmlight file. (default: bundled data)", show_default=False)
 ]
 Splits = Annotated[int, typer.Option(min=2, max=1000, help="How many random splits, each with its own initial weights.")]
 Methods = Annotated[
-    str | None, typer.Option(help="Which methods, with commas between them. [default: all that apply]", show_default=False)
+    str | None, typer.Option(help="Which methods, with commas between them. (default: all that apply)", show_default=False)
 ]
 Output = Annotated[Path, typer.Option(help="Folder for the report.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison in the same folder.")]
 MaxRows = Annotated[int, typer.Option(min=100, help="Of a larger file, take a random sample of this size.")]
 Jobs = Annotated[
-    int | None, typer.Option(min=1, max=64, help="Runs at the same time. [default: the cores, at most 4]", show_default=False)
+    int | None, typer.Option(min=1, max=64, help="Runs at the same time. (default: the cores, at most 4)", show_default=False)
 ]
 Iterations = Annotated[int | None, typer.Option(min=1, help="Most training steps of a network.", show_default=False)]
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from taskloss.thresholds import OperatingPoint
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder that taskloss train wrote.", show_default=False)]
-Output = Annotated[Path | None, typer.Option(help="CSV file for the predictions. [default: standard output]", show_default=False)]
+Output = Annotated[Path | None, typer.Option(help="CSV file for the predictions. (default: standard output)", show_default=False)]
 Threshold = Annotated[
-    float | None, typer.Option(help="Decide positive above this score. [default: the model's own, 0]", show_default=False)
+    float | None, typer.Option(help="Decide positive above this score. (default: the model's own, 0)", show_default=False)
 ]
 HeldOut = Annotated[
     Path | None,
@@ -75,8 +75,9 @@ def predict(
                 loaded, DataOptions(held_out, missing=loaded.facts.missing, encoding=encoding), *requirement, confidence
             )
         table = DataOptions(data, missing=loaded.facts.missing, form=form, encoding=encoding).read()
-        columns = _columns(loaded, table, point.threshold if point else threshold or 0.0)
-        summary = {"rows": table.rows, **_evaluate(loaded, table, columns["score"]), **_describe(point)}
+        cut = point.threshold if point else threshold or 0.0
+        columns = _columns(loaded, table, cut)
+        summary = {"rows": table.rows, **_evaluate(loaded, table, columns["score"], cut), **_describe(point)}
         _write(columns, summary, output, as_json=as_json)
 
 
@@ -140,7 +141,7 @@ def _columns(model: Model, table: Table, threshold: float) -> dict[str, Any]:
     return {"row": rows, "score": scores, "probability": model.estimator.predict_proba(features)[:, 1], "prediction": decided}
 
 
-def _evaluate(model: Model, table: Table, scores: np.ndarray) -> dict[str, Any]:
+def _evaluate(model: Model, table: Table, scores: np.ndarray, threshold: float) -> dict[str, Any]:
     """The metric, if the file has the target."""
     from taskloss.tables import TableError
 
@@ -150,7 +151,8 @@ def _evaluate(model: Model, table: Table, scores: np.ndarray) -> dict[str, Any]:
         target, rows = _labels(model, table)
     except TableError:
         return {}
-    return {"metric": model.facts.metric, "value": model.metric.value(scores[rows], target)}
+    shift = threshold if model.metric.of_labels else 0.0
+    return {"metric": model.facts.metric, "value": model.metric.value(scores[rows] - shift, target)}
 
 
 def _describe(point: OperatingPoint | None) -> dict[str, Any]:

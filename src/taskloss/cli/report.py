@@ -10,7 +10,7 @@ import typer
 from taskloss.cli.errors import BAD_DATA, CommandError, messages
 
 Source = Annotated[Path, typer.Argument(help="A results.json, or the folder that holds it.", show_default=False)]
-Output = Annotated[Path | None, typer.Option(help="Folder for the report. [default: the one of the results]", show_default=False)]
+Output = Annotated[Path | None, typer.Option(help="Folder for the report. (default: the one of the results)", show_default=False)]
 
 
 def report(source: Source, output: Output = None) -> None:
