@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 440, 310
-LEFT, RIGHT, TOP, BOTTOM = 52, 18, 12, 46
+LEFT, RIGHT, TOP, BOTTOM = 60, 18, 12, 46
 
 
 @dataclass(frozen=True)
