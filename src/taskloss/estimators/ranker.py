@@ -98,7 +98,7 @@ class TaskLossRanker(base.TaskLossEstimator):
         Without them all rows are one list.
         """
         table, y = self._read_table(X, y, fitting=True, y_numeric=True, ensure_min_samples=2)
-        relevance = column_or_1d(y, warn=True)
+        relevance = column_or_1d(y, warn=True).astype(np.float64)
         task = self._task(relevance)
         query = self._read_queries(groups, qid, len(relevance))
         problem = Problem(task, self.method, self.epsilon)
@@ -112,7 +112,7 @@ class TaskLossRanker(base.TaskLossEstimator):
             kinds, most_folds = spread.astype(np.int64), int(spread.sum())
         if most_folds == 0:
             raise ValueError(
-                f"no ranking can be learned: y is {relevance[0]!r} in all rows of "
+                f"no ranking can be learned: y is {relevance[0]:g} in all rows of "
                 f"{'a list' if query is None else 'every query'}; each needs more and less relevant rows"
             )
         self._fit_ensemble(table, problem, target, None if query is None else torch.from_numpy(query), kinds, most_folds)
@@ -126,20 +126,20 @@ class TaskLossRanker(base.TaskLossEstimator):
         """The exact metric, mean over the queries where it is defined."""
         query = self._read_queries(groups, qid, len(y))
         options = {} if query is None else {"groups": torch.from_numpy(query)}
-        return self.problem_.metric(torch.from_numpy(self.predict(X)), torch.from_numpy(np.array(y)), **options)
+        return self.problem_.metric(torch.from_numpy(self.predict(X)), torch.from_numpy(np.asarray(y, np.float64)), **options)
 
     def _task(self, relevance: np.ndarray) -> Task:
         task = as_task(self.metric)
         if task.target_kind not in ("binary", "graded"):
             raise ValueError(f"the metric {type(task).__name__} is none of rankings; use TaskLossClassifier")
         if (relevance < 0).any():
-            raise ValueError(f"y holds {relevance.min()!r}; expected relevance of at least 0")
+            raise ValueError(f"y holds {relevance.min():g}; expected relevance of at least 0")
         if task.target_kind == "graded" or np.isin(relevance, (0, 1)).all():
             return task
         if isinstance(task, NDCG):
             return GradedNDCG(at=task.at, on_one_class=task.on_one_class)
         raise ValueError(
-            f"the metric {type(task).__name__} takes relevance of 0 and 1, and y holds {relevance.max()!r}; pass y > 0, or use "
+            f"the metric {type(task).__name__} takes relevance of 0 and 1, and y holds {relevance.max():g}; pass y > 0, or use "
             "metric='ndcg', which takes grades"
         )
 
