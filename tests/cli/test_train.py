@@ -201,6 +201,15 @@ def test_bad_training(claims, arguments, code, words, tmp_path: Path):
     assert words in " ".join(result.stderr.split())
 
 
+def test_warnings_are_messages(tmp_path: Path):
+    path = tmp_path / "tiny.csv"
+    path.write_text("x,y\n1,0\n2,0\n3,0\n5,1\n")
+    result = invoke("train", path, "--target", "y", "--iterations", "2", "--output", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("taskloss: too few samples of a class to hold any out")
+    assert "Warning" not in result.stderr
+
+
 def start_training(claims: Path, output: Path, *options: str) -> list[str]:
     program = "from taskloss.cli import main; main()"
     data = [str(claims), "--target", "label", "--iterations", "250", "--output", str(output)]

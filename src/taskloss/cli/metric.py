@@ -67,7 +67,7 @@ def parse_metric(text: str | None, *, queries: bool = False) -> Metric:
     """A metric from its name and settings, checked to suit the data.
 
     >>> parse_metric("precision_at_k:k=20").task
-    PrecisionAtK(on_one_class='skip', k=20)
+    PrecisionAtK(k=20, on_one_class='skip')
     """
     text = text if text is not None else "graded_ndcg" if queries else "average_precision"
     name, _, settings = text.partition(":")

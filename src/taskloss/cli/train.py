@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,9 +96,13 @@ def _fit(samples: Samples, metric: Metric, method: str, checkpoint: Path, iterat
     with progress_bar(f"Training, {metric.label}", 1.0) as on_progress:
         estimator.set_params(callback=share_of(estimator, lambda share: on_progress(share, f"Training, {metric.label}")))
         try:
-            fit_estimator(estimator, Part(features, samples.target, samples.groups), metric)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UserWarning)
+                fit_estimator(estimator, Part(features, samples.target, samples.groups), metric)
         except ValueError as error:
             raise CommandError(str(error), BAD_DATA) from error
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        typer.echo(f"taskloss: {message}", err=True)
     return estimator.set_params(callback=None, checkpoint=None)
 
 
