@@ -48,6 +48,9 @@ NOISE = 0.2
 MOST_ROWS = 8_000
 TEST = 0.4
 
+Runs = dict[tuple[str, str, str, int], Record]
+"""By set, condition, method and seed."""
+
 
 def find_data(folder: Path) -> Path:
     """The folder of the sets, given it or the one above."""
@@ -87,16 +90,14 @@ def run_once(data: tuple[np.ndarray, np.ndarray], condition: str, method: str, s
     return {"test_ap": float(average_precision_score(model.decision_function(test), test_target)), "steps": steps}
 
 
-def mean_of(
-    cells: dict[tuple[str, str, str, int], Record], names: tuple[str, ...], condition: str, method: str, seeds: int
-) -> float:
+def mean_of(cells: Runs, names: tuple[str, ...], condition: str, method: str, seeds: int) -> float:
     """Mean over sets of the mean over seeds."""
     return statistics.mean(
         statistics.mean(cells[name, condition, method, seed]["test_ap"] for seed in range(seeds)) for name in names
     )
 
 
-def print_tables(cells: dict[tuple[str, str, str, int], Record], names: tuple[str, ...], seeds: int) -> dict[str, Record]:
+def print_tables(cells: Runs, names: tuple[str, ...], seeds: int) -> dict[str, Record]:
     """Each set in percent, then means over sets, with the paired difference and its standard error over the sets."""
     summary: dict[str, Record] = {}
     print(f"{'test AP, %':<34}" + "".join(f"{f'{condition}: {m}':>22}" for condition in CONDITIONS for m in (*METHODS, "gain")))
@@ -120,7 +121,7 @@ def print_tables(cells: dict[tuple[str, str, str, int], Record], names: tuple[st
     return summary
 
 
-def _gap(cells: dict[tuple[str, str, str, int], Record], unit: str | tuple[str, int], condition: str, seeds: int) -> float:
+def _gap(cells: Runs, unit: str | tuple[str, int], condition: str, seeds: int) -> float:
     """The gain of a set, or of one seed of a set, in percent."""
     name, chosen = (unit, range(seeds)) if isinstance(unit, str) else (unit[0], range(unit[1], unit[1] + 1))
     values = [[cells[name, condition, method, seed]["test_ap"] for seed in chosen] for method in METHODS]
@@ -142,7 +143,7 @@ def main() -> None:
     data = {name: read_set(folder, name) for name in names}
     defaults = {key: str(value) for key, value in TaskLossClassifier(**settings).get_params().items() if key != "method"}
     store = Cells(arguments.output and arguments.output.with_suffix(".jsonl"))
-    cells: dict[tuple[str, str, str, int], Record] = {}
+    cells: Runs = {}
     with Progress() as progress:
         bar = progress.add_task("", total=len(names) * len(CONDITIONS) * len(METHODS) * seeds)
         # Seeds outermost: an interrupted run has all the sets.

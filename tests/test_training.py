@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import taskloss as tl
-from taskloss.metrics import average_precision_score
+from taskloss.metrics import average_precision_score, roc_auc_score
 from taskloss.training import Checkpoint, Progress, Samples, TrainingSettings, build_mlp, train
 from taskloss.training.samples import Batches
 
@@ -268,14 +268,14 @@ def test_a_finished_run_is_not_run_again(tmp_path, direct):
 
 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path, direct):
-    def run(seed: int, criterion: nn.Module) -> None:
-        checkpoint = Checkpoint(tmp_path / "run.safetensors")
-        train(build_mlp(4), criterion, noisy_samples(seed), noisy_samples(1), settings=SHORT, checkpoint=checkpoint)
+    def run(seed: int, criterion: nn.Module, metric=average_precision_score) -> None:
+        options = {"settings": SHORT, "metric": metric, "checkpoint": Checkpoint(tmp_path / "run.safetensors")}
+        train(build_mlp(4), criterion, noisy_samples(seed), noisy_samples(1), **options)
 
     run(0, direct)
-    for seed, criterion in ((2, direct), (0, tl.DirectLoss("roc_auc"))):
+    for other in ((2, direct), (0, tl.DirectLoss("roc_auc")), (0, direct, roc_auc_score)):
         with pytest.raises(ValueError, match="belongs to another run"):
-            run(seed, criterion)
+            run(*other)
     (tmp_path / "run.safetensors").write_bytes(b"no checkpoint")
     with pytest.raises(ValueError, match="not written by taskloss, or is damaged"):
         run(0, direct)

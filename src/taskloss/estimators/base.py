@@ -24,7 +24,7 @@ from taskloss.estimators.problem import Problem
 from taskloss.tasks import Task
 from taskloss.training import Progress, Samples, TrainingResult, TrainingSettings, build_mlp
 
-DEFAULT = TrainingSettings(iterations=200, patience=100, learning_rate=3e-3, weight_decay=0.01, smoothing=10)
+DEFAULT = TrainingSettings(iterations=400, patience=75, learning_rate=3e-3, weight_decay=0.01, smoothing=10)
 """The budget of each member."""
 EPSILON = direct.EPSILON
 MEMBERS = 5

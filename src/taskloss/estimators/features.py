@@ -5,7 +5,7 @@ r"""From a table to the input of a network.
 .. math:: z = \Phi^{-1}(\hat F(x)),
 
 with :math:`\hat F` the empirical distribution function, linear between at most 1,000 quantiles, in the middle of its jumps, and z
-cut off at the z of :math:`\hat F = 10^{-7}`. ``"standard"``: mean 0, standard deviation 1. ``"none"``: as it is.
+cut off at the z of :math:`\hat F = 10^{-7}`. ``"standard"``: mean 0, standard deviation 1, cut off at 100. ``"none"``: as it is.
 
 A missing value (NaN) becomes 0, the middle of its column, and each column that has some in training gets a column beside it
 that tells where. Columns that are constant in training become 0.
@@ -27,6 +27,9 @@ from taskloss import _checks
 SCALINGS = ("quantile", "standard", "none")
 MOST_QUANTILES = 1000
 EDGE = 1e-7
+FAR_OUT = 100.0
+"""Standard deviations: an outlier beyond says no more than that it is one."""
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,15 @@ class FeatureMap:
         if scaling == "quantile":
             # Dense where the data are few: all of them.
             levels = np.linspace(0.0, 1.0, max(2, min(MOST_QUANTILES, len(table))))
-            knots = np.maximum.accumulate(np.nanquantile(filled, levels, axis=0), axis=0)
+            quantile = np.nanquantile if missing.any() else np.quantile
+            knots = np.maximum.accumulate(quantile(filled, levels, axis=0), axis=0)
         elif scaling == "standard":
             knots = np.stack([np.nanmean(filled, axis=0), np.nanstd(filled, axis=0)])
         else:
             knots = np.zeros((0, table.shape[1]))
         varies = np.nanmin(filled, axis=0) < np.nanmax(filled, axis=0)
+        if scaling == "standard":
+            varies &= knots[1] > np.finfo(np.float64).tiny
         return cls(scaling, knots, varies, missing.any(0) & known)
 
     @property
@@ -75,9 +81,9 @@ class FeatureMap:
 
     def _scale(self, values: np.ndarray, knots: np.ndarray) -> np.ndarray:
         if self.scaling == "none":
-            return values
+            return values.clip(-FLOAT32_MAX, FLOAT32_MAX)
         if self.scaling == "standard":
-            return (values - knots[0]) / knots[1]
+            return ((values - knots[0]) / knots[1]).clip(-FAR_OUT, FAR_OUT)
         levels = np.linspace(0.0, 1.0, len(knots))
         # Of equal knots interpolation takes the last; seen from the other side, the first. Their mean is the middle of the jump.
         share = (np.interp(values, knots, levels) - np.interp(-values, -knots[::-1], -levels[::-1])) / 2

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from taskloss import tasks
@@ -38,20 +37,6 @@ class CrossEntropy(nn.Module):
         return f"exclusive={self.exclusive}"
 
 
-class ColumnMean(nn.Module):
-    """A loss of ``(n,)`` scores for ``(n, C)``: the mean over the columns that have both labels."""
-
-    def __init__(self, criterion: nn.Module) -> None:
-        super().__init__()
-        self.criterion = criterion
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        if scores.ndim == 1:
-            return self.criterion(scores, target)
-        columns = [c for c in range(scores.shape[1]) if 0 < int((target[:, c] > 0).sum()) < len(target)]
-        return torch.stack([self.criterion(scores[:, c], target[:, c]) for c in columns]).mean()
-
-
 def _linear_program(task: tasks.Task, epsilon: float) -> Criterion:
     """The loss of :mod:`taskloss.lp` for this metric."""
     names: dict[type[tasks.Task], tuple[str, dict[str, Any]]] = {
@@ -70,7 +55,7 @@ def _linear_program(task: tasks.Task, epsilon: float) -> Criterion:
     name, settings = names[type(task)]
     if not hasattr(lp, name):
         raise ValueError(f"method='lp' needs taskloss.lp.{name}, which this version does not have; use method='direct'")
-    return ColumnMean(getattr(lp, name)(**settings))
+    return getattr(lp, name)(**settings)
 
 
 METHODS: dict[str, Method] = {

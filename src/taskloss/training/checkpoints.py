@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,15 +88,23 @@ def _below(tensors: Weights, kind: str) -> Weights:
 
 
 def describe_run(
-    model: nn.Module, criterion: Any, training: Samples, validation: Samples, settings: TrainingSettings, seed: int
+    model: nn.Module, criterion: Any, training: Samples, validation: Samples, settings: TrainingSettings, metric: Any, seed: int
 ) -> str:
     """A digest of the input of a run: equal for the same run started again, before its first step."""
     digest = hashlib.sha256()
-    # A function has no text of its own that survives the process; a module tells its settings.
-    digest.update(repr((asdict(settings), seed, model, criterion if isinstance(criterion, nn.Module) else None)).encode())
+    text = repr((asdict(settings), seed, model, _name(criterion), _name(metric)))
+    # Addresses of functions differ from process to process.
+    digest.update(re.sub(r" at 0x[0-9a-f]+", "", text).encode())
     tensors: list[Tensor | None] = [*model.state_dict().values(), *training, *validation]
     for tensor in tensors:
         if tensor is not None:
             digest.update(repr((tensor.shape, tensor.dtype)).encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _name(function: Any) -> Any:
+    """A module tells its settings, a method its object and name, a function its name."""
+    if isinstance(function, nn.Module):
+        return function
+    return getattr(function, "__self__", None), getattr(function, "__qualname__", type(function).__name__)

@@ -90,7 +90,7 @@ def train(
     device = _device_of(model)
     training, validation = training.to(device), validation.to(device)
     batches = Batches(training, settings.batch_size, seed)
-    run = describe_run(model, criterion, training, validation, settings, seed) if checkpoint else ""
+    run = describe_run(model, criterion, training, validation, settings, metric, seed) if checkpoint else ""
     state = _begin(model, settings)
     with seeded(seed, device):
         if checkpoint is not None and checkpoint.path.exists():
