@@ -146,8 +146,9 @@ def main() -> None:
     cells: Runs = {}
     with Progress() as progress:
         bar = progress.add_task("", total=len(names) * len(CONDITIONS) * len(METHODS) * seeds)
-        # Seeds outermost: an interrupted run has all the sets.
-        for seed, name, condition, method in itertools.product(range(seeds), names, CONDITIONS, METHODS):
+        # The quoted sets first, then seed by seed: what an interrupted run has makes a table.
+        cases = sorted(itertools.product(range(seeds), names, CONDITIONS, METHODS), key=lambda case: case[1] not in QUOTED)
+        for seed, name, condition, method in cases:
             progress.update(bar, description=f"seed {seed}, {name}, {condition}, {method}")
             cell = {"set": name, "condition": condition, "method": method, "seed": seed, "defaults": defaults}
             key = (name, condition, method, seed)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,12 +65,19 @@ class Member:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The mean of its members' standardized scores."""
+    """The mean of its members' standardized scores, standardized again: a mean varies less than what it is the mean of, and a
+    threshold that was chosen on held-out scores of single members would be too far out.
+    """
 
     members: tuple[Member, ...]
+    scale: Tensor
 
     def scores(self, features: Tensor) -> np.ndarray:
-        return torch.stack([member.scores(features) for member in self.members]).mean(0).numpy()
+        return (_mean_scores(self.members, features) / self.scale).numpy()
+
+
+def _mean_scores(members: Sequence[Member], features: Tensor) -> Tensor:
+    return torch.stack([member.scores(features) for member in members]).mean(0)
 
 
 @torch.no_grad()
@@ -92,7 +99,8 @@ class Plan:
     """Rows to train on and rows to hold out, one pair a member."""
     seeds: Sequence[int]
     warm_up: int = 0
-    """Steps on cross-entropy before a loss that has no gradient for the worst answers."""
+    """Steps on cross-entropy before a loss that has no gradient for the worst answers; they count among all the steps, and their
+    weights are kept if nothing better comes after them."""
     initial: Sequence[ScoreNet] | None = None
     """Networks to go on from, instead of fresh ones."""
     checkpoint: Path | None = None
@@ -110,12 +118,13 @@ def fit_ensemble(plan: Plan, samples: Samples) -> tuple[Ensemble, np.ndarray, np
         net, result = _train_member(
             plan, number, samples.rows(torch.from_numpy(training)), samples.rows(torch.from_numpy(held_out))
         )
-        member = _standardized(plan.problem, net, result, samples.features)
+        member = Member(net, *_location_and_scale(plan.problem, raw_scores(net, samples.features)), result)
         total[held_out] += member.scores(samples.features[held_out])
         count[held_out] += 1
         members.append(member)
     mean = total.numpy() / np.maximum(count, 1).reshape(-1, *[1] * (total.ndim - 1))
-    return Ensemble(tuple(members)), mean, count > 0
+    _, scale = _location_and_scale(plan.problem, _mean_scores(members, samples.features))
+    return Ensemble(tuple(members), scale), mean, count > 0
 
 
 def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples) -> tuple[ScoreNet, TrainingResult]:
@@ -138,15 +147,16 @@ def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples)
         )
 
     settings = plan.settings
-    if problem.needs_warm_up and plan.initial is None:
-        steps = min(plan.warm_up, settings.iterations)
-        run(problem.warm_up_criterion(), _with_iterations(settings, steps), "warm-up")
-        _centre(net, problem, training)
-    return net, run(problem.criterion(), settings, "metric")
-
-
-def _with_iterations(settings: TrainingSettings, iterations: int) -> TrainingSettings:
-    return TrainingSettings(**{**vars(settings), "iterations": iterations, "patience": iterations})
+    if not problem.needs_warm_up or plan.initial is not None:
+        return net, run(problem.criterion(), settings, "metric")
+    steps = min(plan.warm_up, max(1, settings.iterations // 2))
+    first = run(problem.warm_up_criterion(), replace(settings, iterations=steps, patience=steps), "warm-up")
+    _centre(net, problem, training)
+    warmed_up = copy.deepcopy(net)
+    second = run(problem.criterion(), replace(settings, iterations=max(1, settings.iterations - steps)), "metric")
+    best = steps + second.best_iteration if second.best_metric >= first.best_metric else first.best_iteration
+    result = TrainingResult(first.losses + second.losses, first.metrics + second.metrics, best)
+    return (net if best > steps else warmed_up), result
 
 
 def _centre(net: ScoreNet, problem: Problem, samples: Samples) -> None:
@@ -159,15 +169,13 @@ def _centre(net: ScoreNet, problem: Problem, samples: Samples) -> None:
     net.shift += torch.tensor(best).to(net.shift).reshape(net.shift.shape)
 
 
-def _standardized(problem: Problem, net: ScoreNet, result: TrainingResult | None, features: Tensor) -> Member:
-    scores = raw_scores(net, features)
+def _location_and_scale(problem: Problem, scores: Tensor) -> tuple[Tensor, Tensor]:
     if problem.chooses_class:
         # The classes compete: one scale for all of them, and no shift of one against another.
         location, scale = torch.zeros(scores.shape[1:]).double(), scores.std().expand(scores.shape[1:]).clone()
     else:
         location, scale = scores.mean(0), scores.std(0)
-    tiny = torch.finfo(torch.float32).tiny
-    return Member(net, location, torch.where(scale > tiny, scale, torch.ones_like(scale)), result)
+    return location, torch.where(scale > torch.finfo(torch.float32).tiny, scale, torch.ones_like(scale))
 
 
 def deal_folds(kinds: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:

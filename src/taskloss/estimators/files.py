@@ -40,6 +40,7 @@ def save(estimator: Any, path: Path) -> Path:
         parameters["random_state"] = None
     problem = estimator.problem_
     tensors, facts = estimator._state()
+    tensors["ensemble.scale"] = estimator.ensemble_.scale
     tensors.update({f"features.{name}": tensor for name, tensor in estimator.features_.tensors().items()})
     for number, member in enumerate(estimator.ensemble_.members):
         weights = {f"net.{name}": tensor for name, tensor in member.net.state_dict().items()}
@@ -74,7 +75,8 @@ def load(cls: Any, path: Path, module: Callable[[int, int], nn.Module] | None) -
     estimator = cls(**{**parameters, "hidden": tuple(parameters["hidden"])})
     estimator.problem_ = Problem(**{**facts["problem"], "task": read_task(facts["problem"]["task"])})
     estimator.features_ = FeatureMap.from_tensors(estimator.scaling, below(tensors, "features"))
-    estimator.ensemble_ = Ensemble(tuple(_read_member(estimator, below(tensors, f"member.{n}")) for n in range(facts["members"])))
+    members = tuple(_read_member(estimator, below(tensors, f"member.{n}")) for n in range(facts["members"]))
+    estimator.ensemble_ = Ensemble(members, tensors["ensemble.scale"])
     estimator.n_features_in_, estimator.n_iter_ = facts["columns"], facts["n_iter"]
     if facts["names"] is not None:
         estimator.feature_names_in_ = np.array(facts["names"], dtype=object)

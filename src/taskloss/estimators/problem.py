@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from taskloss import _checks
+from taskloss import _checks, tasks
 from taskloss.estimators.decisions import count_value, is_thresholded
 from taskloss.estimators.methods import METHODS, CrossEntropy
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import reduce_values
 from taskloss.tasks import Call, Task
+from taskloss.tasks.ranking import ConvexRankingTask
 from taskloss.thresholds import for_value
 from taskloss.training import Criterion
 
@@ -54,8 +55,12 @@ class Problem:
 
     @property
     def needs_warm_up(self) -> bool:
-        """Labels and classes: where the answer is already the worst, their positive update has no gradient."""
-        return self.task.target_kind in ("labels", "class") and self.method != "cross_entropy"
+        """Where an answer is already the worst, the positive update has no gradient: labels, classes, single points of a curve.
+
+        The metrics that every pair of samples moves need none.
+        """
+        always_moving = (ConvexRankingTask, tasks.ROCAUC, tasks.PartialAUC, tasks.GradedNDCG)
+        return self.method != "cross_entropy" and not isinstance(self.task, always_moving)
 
     def metric(self, scores: Tensor, target: Tensor, groups: Tensor | None = None) -> float:
         """The exact metric, higher is better; of a metric of labels, that of the best threshold. NaN where it is undefined."""
