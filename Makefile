@@ -23,7 +23,7 @@ $(VENV)/dev: $(SETUP)
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/user  ## cross-entropy against direct average precision on a bundled data set
+demo: $(VENV)/user  ## direct average precision against cross-entropy and others on a bundled data set
 	$(BIN)/taskloss compare
 
 test: $(VENV)/dev  ## the whole test suite

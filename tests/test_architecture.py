@@ -14,6 +14,7 @@ PACKAGE = Path(taskloss.__file__).parent
 # A module may import those above it.
 LAYERS = [
     "_checks",
+    "_storage",
     "_output_checks",
     "kernels",
     "layout",
@@ -26,8 +27,11 @@ LAYERS = [
     "functional",
     "retrieval",
     "lp",
+    "thresholds",
     "training",
+    "estimators",
     "datasets",
+    "tables",
     "report",
     "cli",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import cells, fscore, segmentation
+from benchmarks import cells, estimators, fscore, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -50,7 +50,21 @@ def test_segmentation_runs(run_quickly, tmp_path):
     assert len(result["records"]) == sum(len(segmentation.all_settings(method)) for method in segmentation.METHODS)
 
 
-@pytest.mark.parametrize("module", [cells, fscore])
+def test_estimators_runs_and_goes_on(run_quickly, tmp_path):
+    first = run_quickly(estimators, "tabular", tmp_path / "estimators.json")
+    assert {(record["method"], record["condition"]) for record in first["records"]} == {
+        (method, condition) for method in estimators.METHODS for condition in estimators.CONDITIONS
+    }
+    direct, other = (
+        next(r for r in first["records"] if (r["method"], r["condition"]) == (method, "noise")) for method in estimators.METHODS
+    )
+    noise = first["summary"]["mean of all"]["noise"]
+    assert noise["direct"] == pytest.approx(100 * direct["test_ap"])
+    assert noise["cross_entropy"] == pytest.approx(100 * other["test_ap"])
+    assert run_quickly(estimators, "tabular", tmp_path / "estimators.json") == first
+
+
+@pytest.mark.parametrize("module", [cells, estimators, fscore])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 

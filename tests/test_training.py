@@ -1,14 +1,20 @@
-"""The training loop: deterministic, keeps the best weights, stops in time, leaves the caller's random state alone."""
+"""The training loop: deterministic, keeps the best weights, stops in time, resumes, leaves the caller's random state alone."""
 
 from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import taskloss as tl
-from taskloss.metrics import average_precision_score
-from taskloss.training import Progress, Samples, TrainingSettings, build_mlp, train
+from taskloss.metrics import average_precision_score, roc_auc_score
+from taskloss.training import Checkpoint, Progress, Samples, TrainingSettings, build_mlp, train
+from taskloss.training.samples import Batches
 
 SHORT = TrainingSettings(iterations=30)
 
@@ -123,3 +129,153 @@ def test_nothing_to_train_is_an_error(direct):
 def test_bad_settings(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         TrainingSettings(**settings)
+
+
+# --- batches ------------------------------------------------------------------------------------------------------------
+
+
+def test_large_sets_are_trained_in_batches_that_look_like_the_whole():
+    sizes, shares = [], []
+
+    def criterion(scores, target):
+        sizes.append(len(target))
+        shares.append(int(target.sum()))
+        return nn.functional.soft_margin_loss(scores, 2.0 * target - 1)
+
+    target = torch.arange(1000) % 10 == 0
+    samples = Samples(torch.arange(1000.0)[:, None] / 1000, target)
+    train(build_mlp(1), criterion, samples, samples, settings=TrainingSettings(iterations=10, batch_size=200))
+    assert sizes == [200] * 10
+    assert all(19 <= share <= 21 for share in shares)
+    assert sum(shares[:5]) == sum(shares[5:]) == 100
+
+
+def test_every_epoch_sees_every_sample_once_in_a_new_order():
+    target = torch.tensor([0, 1, 1, 0, 2, 2, 0])
+    batches = Batches(Samples(torch.arange(7.0)[:, None], target), batch_size=3, seed=4)
+    epochs = [torch.cat([batches.of_step(3 * epoch + place).features[:, 0] for place in range(3)]) for epoch in range(4)]
+    assert all(torch.equal(epoch.sort().values, torch.arange(7.0)) for epoch in epochs)
+    assert not torch.equal(epochs[0], epochs[1])
+    again = Batches(Samples(torch.arange(7.0)[:, None], target), batch_size=3, seed=4)
+    assert torch.equal(again.of_step(11).features, batches.of_step(11).features), "a step does not depend on those before it"
+
+
+def test_queries_stay_in_one_piece():
+    groups = torch.arange(60) % 7
+    batches = Batches(Samples(torch.zeros(60, 1), torch.zeros(60), groups), batch_size=20, seed=0)
+    parts = [batches.of_step(step).groups.unique() for step in range(3)]
+    assert sorted(torch.cat(parts).tolist()) == list(range(7))
+
+
+def test_criterion_and_metric_get_the_groups_of_their_rows():
+    samples = Samples(torch.randn(60, 1), torch.arange(60) % 2, torch.arange(60) // 6)
+    seen = []
+
+    def metric(scores, target, *, groups):
+        seen.append(groups)
+        return average_precision_score(scores, target, groups=groups)
+
+    settings = TrainingSettings(iterations=3, batch_size=25)
+    train(build_mlp(1), tl.DirectLoss("average_precision"), samples, samples, settings=settings, metric=metric)
+    assert all(torch.equal(groups, samples.groups) for groups in seen)
+
+
+# --- averages -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_mean_of_the_weights_is_kept():
+    seen, settings = [], TrainingSettings(iterations=4, averaging=0.6)
+    model = build_mlp(4)
+    values = iter([0.1, 0.2, 0.3, 0.4])
+    criterion, samples = nn.SoftMarginLoss(), noisy_samples(0)
+    train(
+        model,
+        lambda scores, target: criterion(scores, 2.0 * target - 1),
+        samples,
+        samples,
+        settings=settings,
+        metric=lambda *_: next(values),
+        on_iteration=lambda _: seen.append(model[0].weight.detach().clone()),
+    )
+    mean = seen[0].clone()
+    for weight, share in zip(seen[1:], (1 / 2, 0.4, 0.4), strict=True):
+        mean = mean + share * (weight - mean)
+    torch.testing.assert_close(model[0].weight.detach(), mean)
+
+
+def test_smoothing_passes_over_a_lucky_step():
+    values = iter([0.1, 0.9, 0.1, 0.6, 0.6, 0.6, 0.5])
+    samples, settings = noisy_samples(0), TrainingSettings(iterations=7, patience=7, smoothing=3)
+    result = train(build_mlp(4), nn.SoftMarginLoss(), samples, samples, settings=settings, metric=lambda *_: next(values))
+    assert result.best_iteration == 6
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------------
+
+RUN = """
+import os, signal, sys, torch, taskloss as tl
+from pathlib import Path
+from torch import nn
+from taskloss._storage import write_tensors
+from taskloss.training import *
+
+folder, kill_at = Path(sys.argv[1]), int(sys.argv[2])
+torch.manual_seed(0)
+features = torch.randn(90, 4)
+samples = Samples(features, (features[:, 0] + torch.randn(90) > 1).long())
+settings = TrainingSettings(iterations=40, patience=40, batch_size=int(sys.argv[3]), averaging=float(sys.argv[4]))
+model = build_mlp(4, dropout=0.3)
+
+def on_iteration(progress):
+    if progress.iteration == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+options = {"checkpoint": Checkpoint(folder / "run.safetensors", every=6), "on_iteration": on_iteration}
+train(model, tl.DirectLoss("average_precision"), samples, samples, settings=settings, **options)
+write_tensors(folder / "model.safetensors", model.state_dict(), {})
+"""
+
+
+@pytest.mark.parametrize(("batch_size", "averaging"), [(1000, 0.0), (25, 0.9)])
+def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, batch_size, averaging):
+    def run(folder: Path, kill_at: int) -> int:
+        folder.mkdir(exist_ok=True)
+        command = [sys.executable, "-c", RUN, str(folder), str(kill_at), str(batch_size), str(averaging)]
+        return subprocess.run(command, check=False).returncode
+
+    assert run(tmp_path / "whole", 0) == 0
+    assert run(tmp_path / "killed", 20) == -signal.SIGKILL
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    assert run(tmp_path / "killed", 31) == -signal.SIGKILL
+    assert run(tmp_path / "killed", 0) == 0
+    for name in ("model.safetensors", "run.safetensors"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_finished_run_is_not_run_again(tmp_path, direct):
+    def run() -> tuple:
+        told: list[Progress] = []
+        model = build_mlp(4)
+        checkpoint = Checkpoint(tmp_path / "run.safetensors")
+        parts = (noisy_samples(0), noisy_samples(1))
+        result = train(model, direct, *parts, settings=SHORT, checkpoint=checkpoint, on_iteration=told.append)
+        return result, weights_of(model), len(told)
+
+    (first, first_weights, steps), (second, second_weights, none) = run(), run()
+    assert (steps, none) == (30, 0)
+    assert first == second
+    assert all(map(torch.equal, first_weights, second_weights))
+
+
+def test_the_checkpoint_of_another_run_is_refused(tmp_path, direct):
+    def run(seed: int, criterion: nn.Module, metric=average_precision_score) -> None:
+        options = {"settings": SHORT, "metric": metric, "checkpoint": Checkpoint(tmp_path / "run.safetensors")}
+        train(build_mlp(4), criterion, noisy_samples(seed), noisy_samples(1), **options)
+
+    run(0, direct)
+    for other in ((2, direct), (0, tl.DirectLoss("roc_auc")), (0, direct, roc_auc_score)):
+        with pytest.raises(ValueError, match="belongs to another run"):
+            run(*other)
+    (tmp_path / "run.safetensors").write_bytes(b"no checkpoint")
+    with pytest.raises(ValueError, match="not written by taskloss, or is damaged"):
+        run(0, direct)

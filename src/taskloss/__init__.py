@@ -44,6 +44,8 @@ from taskloss.tasks import (
 
 __version__ = "0.1.0"
 
+_LAZY = ("estimators", "lp", "thresholds")
+
 __all__ = [
     "MCC",
     "NDCG",
@@ -73,6 +75,7 @@ __all__ = [
     "TopKError",
     "ZeroOne",
     "__version__",
+    "estimators",
     "functional",
     "lp",
     "metrics",
@@ -80,11 +83,12 @@ __all__ = [
     "retrieval",
     "solvers",
     "tasks",
+    "thresholds",
 ]
 
 
 def __getattr__(name: str) -> ModuleType:
     """Parts that cost time to import are loaded when they are first used."""
-    if name == "lp":
-        return importlib.import_module("taskloss.lp")
+    if name in _LAZY:
+        return importlib.import_module(f"taskloss.{name}")
     raise AttributeError(f"module 'taskloss' has no attribute {name!r}")

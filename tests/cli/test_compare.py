@@ -1,35 +1,39 @@
-"""``taskloss compare`` from the outside: table, files, JSON, exit codes."""
+"""``taskloss compare`` from the outside: table, files, JSON, resuming, exit codes."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import taskloss
-from taskloss.cli.app import app
+from taskloss.cli import compare, trials
+from taskloss.cli.data import DataOptions, load_samples
 from taskloss.cli.trials import split_samples
-from taskloss.datasets import load_page_blocks
 from taskloss.report import files
+from tests.cli.running import invoke, write_claims, write_queries
 
-FEW = ("--seeds", "2", "--iterations", "15")
-
-
-def invoke(*arguments: str):
-    return CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"}).invoke(app, list(arguments))
+FEW = ("--splits", "2", "--iterations", "8", "--jobs", "1")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_claims(tmp_path_factory.mktemp("data") / "claims.csv")
+
+
+@pytest.fixture(scope="module")
+def finished(claims, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """Output and folder of one small comparison."""
     folder = tmp_path_factory.mktemp("compare") / "report"
-    result = invoke("compare", *FEW, "--output", str(folder))
+    result = invoke("compare", claims, "--target", "label", *FEW, "--output", folder)
     assert result.exit_code == 0, result.output
     return result.stdout, folder
 
@@ -37,107 +41,320 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 def test_table_shows_the_results(finished):
     text, folder = finished
     record = json.loads((folder / "results.json").read_text())
-    aps = {(run["method"], run["seed"]): run["average_precision"] for run in record["runs"]}
-    lines = [re.findall(r"[\w.+-]+", line) for line in text.splitlines() if line.startswith("│")]
-    rows = {cells[0]: cells[1:] for cells in lines}
-    for seed in (0, 1):
-        baseline, contender = aps["cross-entropy", seed], aps["direct AP", seed]
-        assert rows[str(seed)] == [f"{100 * baseline:.2f}", f"{100 * contender:.2f}", f"{100 * (contender - baseline):+.2f}"]
-    assert rows["mean"][1] == f"{100 * record['summary']['means']['direct AP']:.2f}"
-    assert rows["spread"][0] == f"{100 * record['summary']['spreads']['cross-entropy']:.2f}"
+    assert list(record["methods"])[:4] == ["cross-entropy", "direct", "direct negative", "hinge"]
+    rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+    for method in record["methods"]:
+        mean, spread = record["summary"]["means"][method], record["summary"]["spreads"][method]
+        (row,) = [row for row in rows if row[0] == method]
+        assert row[1:3] == [f"{100 * mean:.2f}", f"{100 * spread:.2f}"]
+        values = [run["value"] for run in record["runs"] if run["method"] == method]
+        assert mean == pytest.approx(sum(values) / 2)
     assert record["summary"]["verdict"] in " ".join(text.split())
+    for words in (
+        "label is fraud",
+        "'id' is left out: it counts the rows",
+        "an identifier?",
+        "is read as",
+        "corrected resampled",
+    ):
+        assert words in " ".join(text.split())
 
 
 def test_files_are_written_and_named(finished):
     text, folder = finished
-    for name in ("index.html", "pr-curves.png", "results.json"):
+    for name in ("index.html", "results.json"):
         assert (folder / name).stat().st_size > 1000
-        assert str(folder / name) in text
-    assert len(list(folder.iterdir())) == 3
+        assert str(folder / name) in text.replace("\n", "")
+    assert len(list(folder.iterdir())) == 2
 
 
-def test_runs_learn_something(finished):
+def test_record_is_complete(finished):
     record = json.loads((finished[1] / "results.json").read_text())
-    assert all(run["average_precision"] > 2 * record["positives"] / record["samples"] for run in record["runs"])
-    assert record["command"] == "taskloss compare --seeds 2 --epsilon 1.0 --iterations 15"
+    assert record["command"].startswith("taskloss compare")
+    assert record["command"].endswith("claims.csv --target label --splits 2 --seed 0 --iterations 8")
     assert record["versions"]["taskloss"] == taskloss.__version__
+    assert [feature["name"] for feature in record["data"]["features"]] == ["amount", "age", "branch"]
+    assert record["data"]["positive"] == "fraud"
+    for run in record["runs"]:
+        assert run["others"]["average precision"] == run["value"]
+        assert (run["thresholds"] is not None) == (run["seed"] == 0)
+        assert len(run["steps"]) == len(run["learning"])
 
 
-def test_json_is_the_results_file_and_repeats_the_run(finished, tmp_path: Path):
-    result = invoke("compare", *FEW, "--output", str(tmp_path), "--json")
+def without_seconds(text: str) -> dict:
+    record = json.loads(text)
+    for run in record["runs"]:
+        del run["seconds"]
+    return record
+
+
+def test_json_is_the_results_file_and_repeats_the_run(claims, finished, tmp_path: Path):
+    result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path, "--json")
     assert result.exit_code == 0
     assert result.stdout == (tmp_path / "results.json").read_text()
     assert str(tmp_path / "index.html") in result.stderr
-    again, before = (json.loads(text) for text in (result.stdout, (finished[1] / "results.json").read_text()))
-    for record in (again, before):
-        for run in record["runs"]:
-            del run["seconds"]
-    assert again == before
+    assert without_seconds(result.stdout) == without_seconds((finished[1] / "results.json").read_text())
 
 
-def test_default_folder_is_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_resume_takes_what_is_done(claims, finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    done = []
+    train_and_test = trials.train_and_test
+
+    def interrupted(name, *arguments):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(name)
+        return train_and_test(name, *arguments)
+
+    monkeypatch.setattr(trials, "train_and_test", interrupted)
+    arguments = ("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
+    result = invoke(*arguments)
+    assert result.exit_code == 130
+    assert "interrupted. To go on: taskloss compare" in result.stderr
+    assert "--resume" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["unfinished.json"]
+    other = invoke(*arguments, "--seed", "5", "--resume")
+    assert other.exit_code == 1
+    assert "belongs to another comparison" in other.stderr
+
+    done.clear()
+    monkeypatch.setattr(trials, "train_and_test", lambda *arguments: done.append(arguments[0]) or train_and_test(*arguments))
+    result = invoke(*arguments, "--resume")
+    assert result.exit_code == 0, result.output
+    whole = without_seconds((finished[1] / "results.json").read_text())
+    assert len(done) == len(whole["runs"]) - 3
+    assert without_seconds((tmp_path / "results.json").read_text()) == whole
+    assert not (tmp_path / "unfinished.json").exists()
+
+
+def test_damaged_journal_is_refused(claims, tmp_path: Path):
+    (tmp_path / "unfinished.json").write_text("{")
+    result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path, "--resume")
+    assert result.exit_code == 3
+    assert "is damaged" in result.stderr
+
+
+def test_processes_give_the_same(claims, finished, tmp_path: Path):
+    options = ("--splits", "2", "--iterations", "8", "--jobs", "2", "--output", tmp_path)
+    result = invoke("compare", claims, "--target", "label", *options)
+    assert result.exit_code == 0, result.output
+    assert without_seconds((tmp_path / "results.json").read_text()) == without_seconds((finished[1] / "results.json").read_text())
+
+
+def test_bundled_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert invoke("compare", "--seeds", "2", "--iterations", "1").exit_code == 0
-    assert (tmp_path / "taskloss-report" / "index.html").exists()
+    result = invoke("compare", "--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+    assert result.exit_code == 0, result.output
+    assert "Malerba" in result.stdout
+    record = json.loads((tmp_path / "taskloss-report" / "results.json").read_text())
+    assert (record["data"]["samples"], record["data"]["positives"]) == (5393, 510)
+    assert list(record["methods"]) == ["cross-entropy", "direct"]
 
 
-def test_number_of_threads_is_given_back(finished):
+@pytest.mark.parametrize("metric", ["f_score", "roc_auc", "recall_at_fpr:fpr=0.1"])
+def test_other_metrics(claims, metric, tmp_path: Path):
+    result = invoke("compare", claims, "--target", "label", *FEW, "--metric", metric, "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert all(0 <= run["value"] <= 1 for run in record["runs"])
+    if metric == "f_score":
+        assert all(run["value"] == run["others"]["F-score"] for run in record["runs"])
+
+
+def test_queries(tmp_path: Path):
+    path = write_queries(tmp_path / "docs.svm")
+    for metric in ("graded_ndcg", "average_precision"):
+        result = invoke("compare", path, *FEW, "--metric", metric, "--output", tmp_path / metric)
+        assert result.exit_code == 0, result.output
+        record = json.loads((tmp_path / metric / "results.json").read_text())
+        assert record["data"]["groups"] == 15
+        assert all(run["curves"] is None for run in record["runs"])
+    assert "relevant, of 15 queries" in result.stdout
+
+
+def test_method_that_fails_is_left_out(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from taskloss.cli import methods
+
+    fit = methods._fit_network
+
+    def failing(method, *arguments):
+        if method.key == "hinge":
+            raise ValueError("too large")
+        return fit(method, *arguments)
+
+    monkeypatch.setattr(methods, "_fit_network", failing)
+    result = invoke("compare", claims, "--target", "label", *FEW, "--methods", "hinge", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "hinge is left out: too large" in result.stdout
+    assert list(json.loads((tmp_path / "results.json").read_text())["methods"]) == ["cross-entropy", "direct"]
+    monkeypatch.setattr(methods, "CONTENDER", "direct")
+    monkeypatch.setattr(methods, "_fit_network", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
+    result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
+    assert result.exit_code == 3
+    assert "cross-entropy cannot be trained on these data: no good" in result.stderr
+
+
+def test_number_of_threads_is_given_back(claims, tmp_path: Path):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert invoke("compare", "--seeds", "2", "--iterations", "1", "--output", str(finished[1])).exit_code == 0
+        options = ("--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+        assert invoke("compare", claims, "--target", "label", *options, "--output", tmp_path).exit_code == 0
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
-def test_split_is_stratified_and_normal():
-    features, target = load_page_blocks()
-    split = split_samples(features, target, seed=1)
-    sizes = [len(part.target) for part in split]
-    assert sum(sizes) == len(target)
-    assert sizes[2] / len(target) == pytest.approx(0.4, abs=1e-3)
-    assert sizes[1] / (sizes[0] + sizes[1]) == pytest.approx(0.3, abs=1e-3)
-    for part in split:
-        assert part.target.float().mean().item() == pytest.approx(target.mean(), abs=1e-3)
-    assert split.training.features[:, 2].median().item() == pytest.approx(0, abs=0.01)
-    other = split_samples(features, target, seed=2)
-    assert not torch.equal(split.training.features[:5], other.training.features[:5])
+def test_split_is_stratified_and_its_encoder_sees_the_training_rows_only(claims):
+    samples = load_samples(DataOptions(claims, target="label"))
+    training, test = split_samples(samples, seed=1)
+    assert len(training.target) + len(test.target) == len(samples.target)
+    assert len(test.target) / len(samples.target) == pytest.approx(0.4, abs=0.01)
+    assert training.target.mean() == pytest.approx(test.target.mean(), abs=0.02)
+    other, _ = split_samples(samples, seed=2)
+    assert not (training.features[:5] == other.features[:5]).all()
+    # Missing ages are filled with the median of the training rows.
+    ages, gaps = training.features[:, 1], training.features[:, 2] == 1
+    import numpy as np
+
+    assert set(ages[gaps]) == {np.float32(np.median(ages[~gaps].astype(float)))} or np.allclose(
+        ages[gaps], np.median(ages[~gaps]), atol=1e-6
+    )
+
+
+def test_sample_of_a_large_file(tmp_path: Path):
+    path = write_claims(tmp_path / "claims.csv", rows=400)
+    samples = load_samples(DataOptions(path, target="label"), most_rows=150, seed=3)
+    assert samples.card.samples == len(samples.target) == samples.table.rows == 150
+    assert "a random sample of 150 of 400 rows" in " ".join(samples.card.notices)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "words"),
     [
-        (["--epsilon", "0"], "above zero"),
-        (["--epsilon", "nan"], "above zero"),
-        (["--seeds", "1"], "--seeds"),
-        (["--seeds", "many"], "--seeds"),
-        (["--iterations", "0"], "--iterations"),
-        (["--bogus"], "--bogus"),
+        (["--splits", "1"], 2, "--splits"),
+        (["--splits", "many"], 2, "--splits"),
+        (["--iterations", "0"], 2, "--iterations"),
+        (["--seed", "-1"], 2, "--seed"),
+        (["--bogus"], 2, "--bogus"),
+        (["--metric", "nonsense"], 2, "--metric 'nonsense' is not known for two classes; expected one of average_precision"),
+        (["--metric", "multi_class"], 2, "is not known for two classes"),
+        (["--metric", "precision_at_k:k=-3"], 2, "precision_at_k:k=-3"),
+        (["--metric", "precision_at_k:kk=3"], 2, "Its settings are"),
+        (["--metric", "precision_at_k:3"], 2, "expected name=value"),
+        (["--methods", "magic"], 2, "'magic' is not known; expected some of cross_entropy"),
+        (["--methods", "lp", "--metric", "average_precision"], 2, "method='lp' has no loss for AveragePrecision"),
+        (["--format", "xls"], 2, "--format 'xls' is not known"),
+        (["--target", "lable"], 3, "has no column 'lable'; did you mean 'label'?"),
+        (["--target", "branch"], 3, "3 different labels"),
+        (["--positive", "maybe"], 3, "has no label 'maybe'"),
+        (["--group", "label"], 2, "name the same column"),
+        (["--ignore", "nothing"], 3, "has no column 'nothing'"),
+        (["--categorical", "nothing"], 3, "has no column 'nothing'"),
+        (["--encoding", "klingon"], 3, "no encoding is called"),
     ],
 )
-def test_bad_options(arguments, words):
-    result = invoke("compare", *arguments)
-    assert result.exit_code == 2
-    assert words in result.stderr
+def test_bad_options(claims, arguments, code, words, tmp_path: Path):
+    target = [] if "--target" in arguments else ["--target", "label"]
+    result = invoke("compare", claims, *target, *FEW, "--output", tmp_path, *arguments)
+    assert result.exit_code == code, result.output
+    assert words in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
 
 
-def test_folder_that_cannot_be_made(tmp_path: Path):
-    (tmp_path / "file").write_text("in the way")
-    result = invoke("compare", "--output", str(tmp_path / "file"))
+def test_target_must_be_named(claims, tmp_path: Path):
+    result = invoke("compare", claims, "--output", tmp_path)
     assert result.exit_code == 2
-    assert "cannot make the folder" in " ".join(result.stderr.split())
+    assert "--target is missing" in result.stderr
 
 
-def test_report_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_too_few_positives(tmp_path: Path):
+    path = tmp_path / "few.csv"
+    path.write_text("x,y\n" + "".join(f"{n % 7},{int(n < 4)}\n" for n in range(60)))
+    result = invoke("compare", path, "--target", "y", "--output", tmp_path)
+    assert result.exit_code == 3
+    assert "only 4 samples of the rarer class" in result.stderr
+
+
+def test_no_file(tmp_path: Path):
+    result = invoke("compare", tmp_path / "none.csv", "--target", "y", "--output", tmp_path)
+    assert result.exit_code == 3
+    assert "No such file" in result.stderr
+
+
+def test_folder_that_cannot_be_made(claims, tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    result = invoke("compare", claims, "--target", "label", "--output", tmp_path / "file")
+    assert result.exit_code == 1
+    assert "File exists" in result.stderr
+
+
+def test_report_that_cannot_be_written(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full_disk(path: Path, content: bytes) -> Path:
         raise OSError("no space left")
 
     monkeypatch.setattr(files, "replace_file", full_disk)
-    result = invoke("compare", "--seeds", "2", "--iterations", "1", "--output", str(tmp_path))
+    options = ("--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+    result = invoke("compare", claims, "--target", "label", *options, "--output", tmp_path)
     assert result.exit_code == 1
-    assert "Cannot write the report: no space left" in result.stderr
+    assert "no space left" in result.stderr
+    assert (tmp_path / "unfinished.json").exists(), "the runs are not lost"
+
+
+def test_ctrl_c_ends_the_processes(claims, tmp_path: Path):
+    program = "from taskloss.cli import main\nif __name__ == '__main__': main()\n"
+    (tmp_path / "program.py").write_text(program)
+    arguments = [
+        "compare",
+        str(claims),
+        "--target",
+        "label",
+        "--iterations",
+        "100000",
+        "--jobs",
+        "2",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "program.py"), *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + 240
+        while len(children(process.pid)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        workers = children(process.pid)
+        assert workers, "the runs have begun"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == compare_interrupted()
+        assert "To go on: taskloss compare" in process.stderr.read()
+        deadline = time.monotonic() + 30
+        while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def compare_interrupted() -> int:
+    from taskloss.cli.errors import INTERRUPTED
+
+    return INTERRUPTED
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of a process; Linux."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid:
+                found.append(int(entry.name))
+    return found
 
 
 def test_version():
@@ -148,16 +365,27 @@ def test_version():
 def run_without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command line in a fresh process where ``module`` cannot be imported."""
     program = f"import sys; sys.modules[{module!r}] = None; sys.argv[0] = 'taskloss'; from taskloss.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=240)
 
 
-@pytest.mark.parametrize("module", ["typer", "rich", "sklearn", "matplotlib", "jinja2"])
+@pytest.mark.parametrize("module", ["typer", "rich", "sklearn", "pyarrow", "jinja2"])
 def test_missing_extra_is_one_clear_line(module, tmp_path: Path):
-    result = run_without(module, "compare", "--seeds", "2", "--iterations", "1", "--output", str(tmp_path / "report"))
+    options = ("--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+    result = run_without(module, "compare", *options, "--output", str(tmp_path / "report"))
     assert result.returncode == 1
     assert result.stderr == f"taskloss on the command line needs {module}: pip install 'taskloss[cli,estimators]'\n"
     assert result.stdout == ""
-    assert not (tmp_path / "report").exists()
+
+
+def test_help_is_quick():
+    """Neither pyarrow nor scikit-learn is loaded to explain a command."""
+    program = "import sys\nfrom taskloss.cli.app import app\nprint({'sklearn', 'pyarrow', 'lightgbm'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
+
+
+def test_default_jobs():
+    assert 1 <= compare.default_jobs() <= 4
 
 
 def test_other_import_errors_are_not_hidden():

@@ -1,114 +1,21 @@
-"""The report: true verdicts, a page that stands alone, files that are whole."""
+"""The page: stands alone, shows what the records hold, escapes what it is given; files that are whole."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from taskloss.metrics import average_precision_score
-from taskloss.report import Comparison, Run, as_json, precision_at_positives, seed_rows, summarize, summary_rows, write_report
-from taskloss.report.curves import DARK, draw_curves
-from taskloss.report.files import replace_file
+from taskloss.report import as_json, read_results, split_rows, summarize, summary_rows, write_report
 from taskloss.report.page import render_page
+from tests.report.sample import simulated
 
 VOID = {"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
-
-
-def run(method: str, seed: int, value: float) -> Run:
-    return Run(method, seed, value, precision=(value,) * 4, best_iteration=3, iterations=5, seconds=0.1)
-
-
-def comparison(baseline: list[float], contender: list[float], **changes) -> Comparison:
-    # Contender first and seeds backwards: the report must sort them out.
-    runs = [run("direct AP", seed, value) for seed, value in reversed(list(enumerate(contender)))]
-    runs += [run("cross-entropy", seed, value) for seed, value in enumerate(baseline)]
-    fields = {
-        "data": "Made-up data, no licence",
-        "samples": 1000,
-        "positives": 90,
-        "test_fraction": 0.4,
-        "baseline": "cross-entropy",
-        "contender": "direct AP",
-        "runs": tuple(runs),
-        "settings": {"Network": "none", "Stopping": "at once"},
-        "command": "taskloss compare --seeds 3",
-        "versions": {"taskloss": "9.9", "Python": "3.x"},
-    }
-    return Comparison(**{**fields, **changes})
-
-
-BETTER = comparison([0.60, 0.62, 0.61], [0.80, 0.83, 0.81])
-WORSE = comparison([0.80, 0.83, 0.81], [0.60, 0.62, 0.61])
-UNCLEAR = comparison([0.80, 0.70, 0.75], [0.81, 0.69, 0.78])
-
-
-@pytest.mark.parametrize(
-    ("records", "finding"),
-    [
-        (BETTER, "Direct AP ranks better than cross-entropy: mean test AP 81.33 against 61.00, direct AP ahead on 3 of 3 seeds"),
-        (WORSE, "Direct AP ranks worse than cross-entropy: mean test AP 61.00 against 81.33, direct AP ahead on 0 of 3 seeds"),
-        (
-            UNCLEAR,
-            "No clear difference between direct AP and cross-entropy: mean test AP 76.00 against 75.00, direct AP ahead on 2",
-        ),
-        (
-            comparison([0.5, 0.6], [0.5, 0.6]),
-            "No clear difference between direct AP and cross-entropy: mean test AP 55.00 against 55.00, direct AP ahead on 0",
-        ),
-    ],
-)
-def test_verdict_tells_the_truth(records, finding):
-    verdict = summarize(records).verdict
-    assert verdict.startswith(finding)
-    assert verdict in render_page(records)
-
-
-def test_interval_is_the_corrected_one():
-    summary = summarize(UNCLEAR)
-    spread = np.std([0.01, -0.01, 0.03], ddof=1)
-    reach = 4.302652729749464 * spread * np.sqrt(1 / 3 + 0.4 / 0.6)
-    np.testing.assert_allclose(summary.interval, (0.01 - reach, 0.01 + reach))
-    assert summary.spread_of_differences == pytest.approx(spread)
-
-
-def test_plain_t_test_would_be_too_sure():
-    """A case that the usual paired t-test calls a win, and the corrected one does not."""
-    records = comparison([0.70, 0.70, 0.70, 0.70], [0.71, 0.72, 0.71, 0.73])
-    summary = summarize(records)
-    t = summary.mean_difference / (summary.spread_of_differences / 2)
-    assert t > 3.19, "beyond the 95% point of three degrees of freedom"
-    assert summary.verdict.startswith("No clear difference")
-
-
-def test_rows_follow_the_seeds():
-    assert [tuple(row) for row in seed_rows(UNCLEAR)] == [
-        ("0", "80.00", "81.00", "+1.00"),
-        ("1", "70.00", "69.00", "-1.00"),
-        ("2", "75.00", "78.00", "+3.00"),
-    ]
-    assert [tuple(row) for row in summary_rows(UNCLEAR)] == [
-        ("mean", "75.00", "76.00", "+1.00"),
-        ("spread", "5.00", "6.24", "2.00"),
-    ]
-
-
-@pytest.mark.parametrize("records", [comparison([0.5], [0.6]), comparison([0.5, 0.6, 0.7], [0.5, 0.6])])
-def test_unpaired_or_single_seeds_are_refused(records):
-    with pytest.raises(ValueError, match="two or more seeds"):
-        summarize(records)
-
-
-def test_curve_averages_to_the_metric():
-    rng = np.random.default_rng(0)
-    scores, target = rng.integers(0, 30, 200).astype(np.float64), rng.integers(0, 2, 200)
-    precision = precision_at_positives(scores, target)
-    assert len(precision) == target.sum()
-    assert precision.mean() == pytest.approx(average_precision_score(scores, target), abs=1e-12)
+RECORDS = simulated()
 
 
 class Outline(HTMLParser):
@@ -146,66 +53,128 @@ def outline_of(page: str) -> Outline:
 
 
 def test_page_is_well_formed_and_stands_alone():
-    page = render_page(UNCLEAR)
+    page = render_page(RECORDS)
     outline = outline_of(page)
     assert page.startswith("<!doctype html>")
-    assert len(outline.addresses) == 2
-    assert all(address.startswith("data:image/svg+xml;base64,") for address in outline.addresses)
-    assert "script" not in outline.tags
+    assert outline.addresses == []
     assert "link" not in outline.tags
-    without_figures = re.sub(r"data:image[^\"]*", "", page)
-    assert not re.search(r"https?:|//|@import|url\(", without_figures)
+    assert outline.tags.count("script") == 2
+    without_names = page.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|@import|url\(", without_names)
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
 
 
-def test_page_shows_table_settings_and_command():
-    page = render_page(UNCLEAR)
+def test_page_shows_verdict_tables_settings_and_command():
+    page = render_page(RECORDS)
     heading, *rows = outline_of(page).cells
-    assert heading == ["seed", "cross-entropy", "direct AP", "difference"]
-    assert rows == [list(row) for row in (*seed_rows(UNCLEAR), *summary_rows(UNCLEAR))]
-    for words in ("at once", "taskloss compare --seeds 3", "taskloss[cli,estimators]==9.9", "Python 3.x", "Made-up data"):
+    assert heading == ["method", "mean", "spread", "difference", "95% interval", "p", "ahead"]
+    shown = [[cell for cell in row if cell] for row in summary_rows(RECORDS)]
+    assert [[cell for cell in row if cell.strip()] for row in rows[: len(shown)]] == shown
+    assert rows[len(shown) + 1 : len(shown) + 5] == split_rows(RECORDS)
+    summary = summarize(RECORDS)
+    for words in (
+        summary.verdict,
+        summary.remark.split("'")[0],
+        "two hidden layers",
+        "taskloss compare claims.csv --target fraud",
+    ):
         assert words in page
+    for words in (
+        "taskloss[cli,estimators]==9.9",
+        "Python 3.x",
+        "structured hinge loss",
+        "it counts the rows",
+        "0.5 to 120, median 17",
+    ):
+        assert words in page
+    for heading in ("Precision and recall", "ROC", "Learning curves", "Calibration", "Choose a threshold", "Differences to"):
+        assert f"<h2>{heading}" in page
 
 
 def test_page_escapes_what_it_is_given():
-    page = render_page(comparison([0.5, 0.6], [0.5, 0.7], data="<script>alert(1)</script> & more"))
-    assert "<script>" not in page
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    evil = "<script>alert(1)</script>&'\""
+    methods = {f"{name}{evil}": text + evil for name, text in RECORDS.methods.items()}
+    feature = dataclasses.replace(RECORDS.data.features[0], name=evil, kind=evil, values=evil)
+    card = dict.fromkeys(("name", "source", "target", "positive"), evil)
+    records = dataclasses.replace(
+        RECORDS,
+        metric=evil,
+        data=dataclasses.replace(RECORDS.data, **card, features=(feature,), notices=(evil,)),
+        methods=methods,
+        baseline="cross-entropy" + evil,
+        contender="direct" + evil,
+        runs=tuple(dataclasses.replace(run, method=run.method + evil, others={evil: 0.5}) for run in RECORDS.runs),
+        settings={evil: evil},
+        command=evil,
+        versions={"taskloss": evil, evil: evil},
+    )
+    page = render_page(records)
+    assert (
+        outline_of(page).tags
+        == outline_of(
+            render_page(
+                dataclasses.replace(RECORDS, data=dataclasses.replace(RECORDS.data, features=(feature,)), settings={"a": "b"})
+            )
+        ).tags
+    )
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;" in page
 
 
-def test_figure_has_both_forms():
-    assert draw_curves(UNCLEAR).startswith(b"\x89PNG")
-    assert b"<svg" in draw_curves(UNCLEAR, theme=DARK, form="svg")
+def test_page_without_curves():
+    """Queries and documents have no single list: no curve, no threshold, but table, splits and learning curves."""
+    runs = tuple(dataclasses.replace(run, curves=None, thresholds=None) for run in RECORDS.runs)
+    page = render_page(dataclasses.replace(RECORDS, runs=runs, data=dataclasses.replace(RECORDS.data, groups=40)))
+    outline_of(page)
+    assert "of 40 queries" in page
+    assert "Learning curves" in page
+    for heading in ("<h2>ROC", "<h2>Precision and recall", "<h2>Calibration", "<h2>Choose a threshold"):
+        assert heading not in page
 
 
-def test_json_holds_the_records_and_the_summary():
-    record = json.loads(as_json(BETTER))
-    assert len(record["runs"]) == 6
-    assert record["summary"]["wins"] == 3
-    assert record["summary"]["verdict"] == summarize(BETTER).verdict
+def test_json_holds_the_records_and_the_summary(tmp_path: Path):
+    path = tmp_path / "results.json"
+    path.write_text(as_json(RECORDS))
+    record = json.loads(path.read_text())
+    assert record["summary"]["verdict"] == summarize(RECORDS).verdict
+    assert read_results(path) == RECORDS
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda record: record.update(format=1), "holds no results that this version reads"),
+        (lambda record: record.pop("metric"), "results has no metric"),
+        (lambda record: record["runs"][0].update(value="high"), r"results.runs\[0\].value is str; expected float"),
+        (lambda record: record["runs"].pop(), "two or more splits"),
+        (lambda record: record.update(data=[]), "results.data is list; expected an object"),
+        (lambda record: record.update(contender="nobody"), "nobody"),
+    ],
+)
+def test_damaged_results_are_refused(tmp_path: Path, change, words):
+    record = json.loads(as_json(RECORDS))
+    change(record)
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=words):
+        read_results(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"[" * 100_000])
+def test_other_files_are_refused(tmp_path: Path, content):
+    path = tmp_path / "results.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="results.json"):
+        read_results(path)
 
 
 def test_report_replaces_an_older_one(tmp_path: Path):
     folder = tmp_path / "new" / "folder"
-    write_report(BETTER, folder)
-    paths = write_report(WORSE, folder)
-    assert [path.name for path in paths] == ["index.html", "pr-curves.png", "results.json"]
+    write_report(RECORDS, folder)
+    other = simulated(shift=-0.8)
+    paths = write_report(other, folder)
+    assert [path.name for path in paths] == ["index.html", "results.json"]
     assert sorted(folder.iterdir()) == sorted(paths), "no temporary file is left"
-    assert "ranks worse" in paths[0].read_text()
-    assert paths[2].read_text() == as_json(WORSE)
-
-
-def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = replace_file(tmp_path / "file", b"old")
-
-    def full_disk(self: Path, data: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(data[:1])
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
-    with pytest.raises(OSError, match="no space"):
-        replace_file(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert "does not help on this data" in paths[0].read_text()
+    assert paths[1].read_text() == as_json(other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-OPTIONAL = frozenset({"jinja2", "matplotlib", "rich", "sklearn", "typer"})
+OPTIONAL = frozenset({"jinja2", "pyarrow", "rich", "safetensors", "sklearn", "typer"})
 """Modules that the package does without, but not its command line."""
 
 

@@ -8,9 +8,14 @@ import typer
 
 import taskloss
 from taskloss.cli.compare import compare
+from taskloss.cli.predict import predict
+from taskloss.cli.report import report
+from taskloss.cli.tasks import tasks
+from taskloss.cli.train import train
 
 app = typer.Typer(name="taskloss", no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
-app.command()(compare)
+for command in (compare, train, predict, report, tasks):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:

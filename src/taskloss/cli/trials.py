@@ -1,103 +1,209 @@
-"""The runs behind ``taskloss compare``: for each seed one split, one initial network, and every method trained on them."""
+"""The runs behind ``taskloss compare``: for each seed one split, and every method trained and tested on it."""
 
 from __future__ import annotations
 
-import platform
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from importlib.metadata import version
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import QuantileTransformer
-from torch import Tensor, nn
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
-import taskloss
-from taskloss.datasets import PAGE_BLOCKS_SOURCE, load_page_blocks
-from taskloss.metrics import average_precision_score
-from taskloss.report import Comparison, Run, precision_at_positives
-from taskloss.training import HIDDEN, Criterion, Progress, Samples, TrainingSettings, build_mlp, train
+from taskloss._storage import replace_file
+from taskloss.cli.data import Samples
+from taskloss.cli.errors import BAD_DATA, CommandError
+from taskloss.cli.methods import BASELINE, CONTENDER, Method
+from taskloss.cli.metric import Metric, parse_metric
+from taskloss.cli.outcome import Part
+from taskloss.report import Run, describe_curves, describe_thresholds, thin_curve
+from taskloss.report.files import restore
 
-BASELINE, CONTENDER = "cross-entropy", "direct AP"
 TEST_FRACTION = 0.4
-VALIDATION_FRACTION = 0.3
-"""Of the samples that are not for the test."""
+LEAST_OF_A_CLASS = 10
+LEAST_QUERIES = 10
 
 
-def compare_on_page_blocks(
-    *, seeds: int, epsilon: float, settings: TrainingSettings, on_progress: Callable[[float], None]
-) -> Comparison:
-    """Cross-entropy and direct average precision on the bundled data set; arguments as for :func:`run_trials`."""
-    features, target = load_page_blocks()
-    direct = taskloss.DirectLoss("average_precision", epsilon=epsilon)
-    methods: dict[str, Criterion] = {BASELINE: cross_entropy, CONTENDER: direct}
-    return Comparison(
-        data=PAGE_BLOCKS_SOURCE,
-        samples=len(target),
-        positives=int(target.sum()),
-        test_fraction=TEST_FRACTION,
-        baseline=BASELINE,
-        contender=CONTENDER,
-        runs=run_trials(features, target, methods, seeds=seeds, settings=settings, on_progress=on_progress),
-        settings=_describe(epsilon, settings),
-        command=f"taskloss compare --seeds {seeds} --epsilon {epsilon} --iterations {settings.iterations}",
-        versions={
-            "taskloss": taskloss.__version__,
-            "Python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
-        },
-    )
+@dataclass(frozen=True)
+class Plan:
+    """What is compared."""
+
+    metric: Metric
+    methods: dict[str, Method]
+    """By the name of the table."""
+    splits: int
+    seed: int
+    """Of the first split; the next ones follow."""
 
 
-def _describe(epsilon: float, settings: TrainingSettings) -> dict[str, str]:
-    """What was done, for a reader of the report."""
-    return {
-        "Split": f"{1 - TEST_FRACTION:.0%} training, {TEST_FRACTION:.0%} test, stratified; {VALIDATION_FRACTION:.0%} of the "
-        "training samples are held out for validation",
-        "Features": "made normal by their quantiles in the training samples",
-        "Network": f"hidden layers of {' and '.join(map(str, HIDDEN))} units, ReLU",
-        "Optimizer": f"AdamW, full batch, learning rate {settings.learning_rate}, weight decay {settings.weight_decay}",
-        "Stopping": f"at most {settings.iterations} steps, or {settings.patience} without a better validation AP; the weights "
-        "with the best validation AP are tested",
-        CONTENDER: f"DirectLoss(AveragePrecision(), epsilon={epsilon})",
-        BASELINE: "binary cross-entropy of the same scores",
-    }
-
-
-def cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
-    """The loss that everybody starts from; scores are logits."""
-    return nn.functional.binary_cross_entropy_with_logits(scores, target.to(scores.dtype))
+def check_size(samples: Samples) -> None:
+    """Refuse data that cannot be split into training, validation and test samples with both classes in each."""
+    card = samples.card
+    if card.groups:
+        if card.groups < LEAST_QUERIES:
+            raise CommandError(f"{card.name} has {card.groups} queries; a comparison needs at least {LEAST_QUERIES}", BAD_DATA)
+        return
+    rarer = min(card.positives, card.samples - card.positives)
+    if rarer < LEAST_OF_A_CLASS:
+        raise CommandError(
+            f"{card.name} has only {rarer} samples of the rarer class; a comparison needs at least {LEAST_OF_A_CLASS}, so that "
+            "training, validation and test samples have some",
+            BAD_DATA,
+        )
 
 
 def run_trials(
-    features: np.ndarray,
-    target: np.ndarray,
-    methods: Mapping[str, Criterion],
-    *,
-    seeds: int,
-    settings: TrainingSettings,
-    on_progress: Callable[[float], None],
-) -> tuple[Run, ...]:
-    """All the methods on seeds 0, 1, ...; ``on_progress`` hears how many runs are done, the current one as a fraction."""
-    runs: list[Run] = []
+    samples: Samples, plan: Plan, *, journal: Journal, jobs: int, on_progress: Callable[[float, str], None]
+) -> tuple[tuple[Run, ...], dict[str, str]]:
+    """All the methods on all the splits: the runs, and the methods that failed with the reason.
 
-    def report(progress: Progress) -> None:
-        on_progress(len(runs) + progress.iteration / settings.iterations)
+    A method that cannot be trained on these data (its inference would take too much memory) is left out; baseline and contender
+    must not fail.
 
-    with _one_thread():
-        for seed in range(seeds):
-            split = split_samples(features, target, seed)
-            for method, criterion in methods.items():
-                runs.append(_run(method, criterion, split, seed, settings, report))
-                on_progress(len(runs))
-    return tuple(runs)
+    Args:
+        samples: the data.
+        plan: what to compare.
+        journal: the runs that are done, from an interrupted comparison too.
+        jobs: runs at the same time, each in a process of its own; the results do not depend on it.
+        on_progress: hears how many runs are done, a single one at work as a fraction, and what is being done.
+    """
+    todo = [
+        (name, seed)
+        for seed in range(plan.seed, plan.seed + plan.splits)
+        for name in plan.methods
+        if journal.find(name, seed) is None
+    ]
+    on_progress(len(journal), "Training")
+    work = _in_turn if jobs == 1 or len(todo) < 2 else _at_once
+    failed: dict[str, str] = {}
+    for name, result in work(
+        samples, plan, todo, failed, min(jobs, len(todo)), lambda share, now: on_progress(len(journal) + share, now)
+    ):
+        if isinstance(result, Run):
+            journal.add(result)
+        elif name in (BASELINE, CONTENDER):
+            raise CommandError(f"{name} cannot be trained on these data: {result}", BAD_DATA)
+        else:
+            failed[name] = result
+        on_progress(len(journal), "Training")
+    runs = [journal.find(name, plan.seed + place) for place in range(plan.splits) for name in plan.methods if name not in failed]
+    return tuple(run for run in runs if run is not None), failed
+
+
+Result = tuple[str, Run | str]
+"""The name of a method, and its run or why there is none."""
+
+
+def _in_turn(
+    samples: Samples,
+    plan: Plan,
+    todo: list[tuple[str, int]],
+    failed: Mapping[str, str],
+    jobs: int,
+    on_progress: Callable[[float, str], None],
+) -> Iterator[Result]:
+    parts: tuple[int, tuple[Part, Part]] | None = None
+    for name, seed in todo:
+        if name in failed:
+            continue
+        if parts is None or parts[0] != seed:
+            parts = (seed, split_samples(samples, seed))
+        now = f"{name}, split {seed - plan.seed + 1} of {plan.splits}"
+        on_progress(0.0, now)
+        yield train_and_test(name, plan, parts[1], seed, lambda share, now=now: on_progress(share, now))  # type: ignore[misc]
+
+
+def _at_once(
+    samples: Samples,
+    plan: Plan,
+    todo: list[tuple[str, int]],
+    failed: Mapping[str, str],
+    jobs: int,
+    on_progress: Callable[[float, str], None],
+) -> Iterator[Result]:
+    # Spawned, not forked: a fork of a process with threads (torch, Arrow) may hang.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
+        try:
+            for future in as_completed([pool.submit(_run_apart, name, plan, samples, seed) for name, seed in todo]):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _run_apart(name: str, plan: Plan, samples: Samples, seed: int) -> Result:
+    return train_and_test(name, plan, split_samples(samples, seed), seed, lambda share: None)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker must not outlive a command that was killed, and leaves Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def train_and_test(name: str, plan: Plan, parts: tuple[Part, Part], seed: int, on_progress: Callable[[float], None]) -> Result:
+    """One run of a method, as a record."""
+    training, test = parts
+    start = time.perf_counter()
+    try:
+        with one_thread():
+            outcome = plan.methods[name].fit(training, test, plan.metric, seed, on_progress)
+    except (ValueError, MemoryError) as error:
+        return name, str(error) or "out of memory"
+    seconds = time.perf_counter() - start
+    steps, learning = thin_curve(outcome.course)
+    curves = thresholds = None
+    if test.groups is None:
+        curves = describe_curves(outcome.scores, test.target, outcome.probabilities)
+        if seed == plan.seed:
+            thresholds = describe_thresholds(outcome.scores, test.target, outcome.threshold)
+    others = {}
+    for other in ("ndcg", "average_precision") if test.groups is not None else ("average_precision", "roc_auc", "f_score"):
+        metric = parse_metric(other, queries=test.groups is not None)
+        others[metric.label] = outcome.value(metric, test)
+    value = outcome.value(plan.metric, test)
+    return name, Run(name, seed, value, others, steps, learning, outcome.best_step, round(seconds, 3), curves, thresholds)
+
+
+def split_samples(samples: Samples, seed: int) -> tuple[Part, Part]:
+    """Training and test samples of a seed: the same share of positives in both, or whole queries.
+
+    What the encoder learns from the columns (medians, categories), it learns from the training samples.
+    """
+    rows = np.arange(len(samples.target))
+    if samples.groups is None:
+        training, test = train_test_split(rows, test_size=TEST_FRACTION, stratify=samples.target, random_state=seed)
+    else:
+        splitter = GroupShuffleSplit(1, test_size=TEST_FRACTION, random_state=seed)
+        training, test = next(splitter.split(rows, groups=samples.groups))
+    features = samples.features(training)
+    return tuple(  # type: ignore[return-value]
+        Part(features[part], samples.target[part], None if samples.groups is None else samples.groups[part])
+        for part in (training, test)
+    )
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Sums that do not depend on the number of cores; for networks this small it is also faster."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -107,49 +213,52 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class Split(NamedTuple):
-    """The samples of one seed, ready for a network."""
+class Journal:
+    """The runs that are done, kept in a file after each, so that an interrupted comparison can go on."""
 
-    training: Samples
-    validation: Samples
-    test: Samples
+    NAME = "unfinished.json"
+
+    def __init__(self, folder: Path, samples: Samples, plan: Plan, *, resume: bool) -> None:
+        self._path = folder / self.NAME
+        self._of = _digest(samples, plan)
+        self._runs: dict[tuple[str, int], Run] = {}
+        if resume and self._path.exists():
+            self._runs = self._read()
+
+    def _read(self) -> dict[tuple[str, int], Run]:
+        try:
+            record = json.loads(self._path.read_bytes())
+            of, runs = record["of"], [restore(Run, run, "runs") for run in record["runs"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CommandError(f"{self._path} is damaged ({error}); remove it, or leave out --resume", BAD_DATA) from error
+        if of != self._of:
+            raise CommandError(
+                f"{self._path} belongs to another comparison: the data, the metric, the methods or the settings differ. "
+                "Leave out --resume to start anew"
+            )
+        return {(run.method, run.seed): run for run in runs}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def find(self, method: str, seed: int) -> Run | None:
+        """The run, if it is done."""
+        return self._runs.get((method, seed))
+
+    def add(self, run: Run) -> None:
+        """Keep a run."""
+        self._runs[run.method, run.seed] = run
+        record: dict[str, Any] = {"of": self._of, "runs": [asdict(done) for done in self._runs.values()]}
+        replace_file(self._path, json.dumps(record).encode())
+
+    def remove(self) -> None:
+        """The comparison is complete."""
+        self._path.unlink(missing_ok=True)
 
 
-def split_samples(features: np.ndarray, target: np.ndarray, seed: int) -> Split:
-    """A random split with the same share of positives everywhere.
-
-    Features become normal by their quantiles, whatever their units and tails; the quantiles are those of the training samples.
-    """
-    seen, test, seen_target, test_target = train_test_split(
-        features, target, test_size=TEST_FRACTION, stratify=target, random_state=seed
-    )
-    training, validation, training_target, validation_target = train_test_split(
-        seen, seen_target, test_size=VALIDATION_FRACTION, stratify=seen_target, random_state=seed
-    )
-    quantiles = QuantileTransformer(n_quantiles=min(1000, len(training)), output_distribution="normal", random_state=seed)
-    quantiles.fit(training)
-
-    def prepare(raw: np.ndarray, labels: np.ndarray) -> Samples:
-        return Samples(torch.as_tensor(quantiles.transform(raw), dtype=torch.float32), torch.as_tensor(labels))
-
-    return Split(prepare(training, training_target), prepare(validation, validation_target), prepare(test, test_target))
-
-
-def _run(
-    method: str, criterion: Criterion, split: Split, seed: int, settings: TrainingSettings, report: Callable[[Progress], None]
-) -> Run:
-    start = time.perf_counter()
-    model = build_mlp(split.training.features.shape[1], seed=seed)
-    result = train(model, criterion, split.training, split.validation, settings=settings, seed=seed, on_iteration=report)
-    with torch.no_grad():
-        scores = model(split.test.features).numpy()
-    test_target = split.test.target.numpy()
-    return Run(
-        method=method,
-        seed=seed,
-        average_precision=float(average_precision_score(scores, test_target)),
-        precision=tuple(precision_at_positives(scores, test_target).tolist()),
-        best_iteration=result.best_iteration,
-        iterations=len(result.losses),
-        seconds=time.perf_counter() - start,
-    )
+def _digest(samples: Samples, plan: Plan) -> str:
+    """The same for the same data and settings; more or fewer splits are the same comparison."""
+    digest = hashlib.sha256(repr((plan.metric.task, plan.methods, plan.seed, samples.encoder.to_dict())).encode())
+    digest.update(samples.features(np.arange(len(samples.target))).tobytes())
+    digest.update(samples.target.tobytes())
+    return digest.hexdigest()

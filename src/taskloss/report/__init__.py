@@ -1,17 +1,30 @@
-"""From records to a table's figures, a picture and one HTML page; never trains."""
+"""From records to a table's figures and one HTML page; never trains."""
 
-from taskloss.report.files import as_json, write_report
-from taskloss.report.records import Comparison, Run, precision_at_positives
-from taskloss.report.summary import Summary, seed_rows, summarize, summary_rows
+from taskloss.report.curves import describe_curves, describe_thresholds, precision_at_positives, thin_curve
+from taskloss.report.files import as_json, read_results, write_report
+from taskloss.report.records import Bin, Comparison, Curves, DataCard, Feature, Run, Thresholds
+from taskloss.report.rows import Row, split_rows, summary_rows
+from taskloss.report.summary import Contrast, Summary, summarize
 
 __all__ = [
+    "Bin",
     "Comparison",
+    "Contrast",
+    "Curves",
+    "DataCard",
+    "Feature",
+    "Row",
     "Run",
     "Summary",
+    "Thresholds",
     "as_json",
+    "describe_curves",
+    "describe_thresholds",
     "precision_at_positives",
-    "seed_rows",
+    "read_results",
+    "split_rows",
     "summarize",
     "summary_rows",
+    "thin_curve",
     "write_report",
 ]

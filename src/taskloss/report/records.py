@@ -4,36 +4,120 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
+FORMAT = 2
+"""Of ``results.json``; files of another one are refused."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Test samples of similar predicted probability."""
+
+    predicted: float
+    """Mean probability of the positive class."""
+    observed: float
+    """Share of positives."""
+    samples: int
+
+
+@dataclass(frozen=True)
+class Curves:
+    """How one network ranks its test samples."""
+
+    precision: tuple[float, ...]
+    """At the recalls 1/R, 2/R, ..., 1, with R the number of positives, at most :data:`~taskloss.report.curves.MOST_POINTS`."""
+    recall: tuple[float, ...]
+    """At the false positive rates :data:`~taskloss.report.curves.FALSE_POSITIVE_RATES`."""
+    calibration: tuple[Bin, ...]
+    """Of the predicted probabilities, in bins of equally many expected positives; empty if the method predicts none."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What each of some thresholds would flag among the test samples of a split, from the highest threshold down."""
+
+    values: tuple[float, ...]
+    """A sample is flagged if its score is at or above the threshold."""
+    true_positives: tuple[int, ...]
+    false_positives: tuple[int, ...]
+    positives: int
+    negatives: int
+    chosen: float | None
+    """The threshold that the method chose on held-out samples, if it chose one: what is above it is flagged."""
+    edges: tuple[float, ...]
+    """Edges of the histogram's bins, rising."""
+    positive_scores: tuple[int, ...]
+    """Positives in each bin."""
+    negative_scores: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One network, trained by one method on the split of one seed, and how well it ranks the test samples."""
+    """One model, trained by one method on the split of one seed, and how well it does on the test samples."""
 
     method: str
     seed: int
-    average_precision: float
-    """On the test samples, in [0, 1]."""
-    precision: tuple[float, ...]
-    """Precision at each positive of the test samples, best first: the curve whose mean is the average precision."""
-    best_iteration: int
+    value: float
+    """The metric on the test samples, in [0, 1]."""
+    others: dict[str, float]
+    """Other metrics on the test samples, by name."""
+    steps: tuple[int, ...]
+    """Some of the steps of the training, counted from 1."""
+    learning: tuple[float, ...]
+    """The metric on the validation samples after these steps."""
+    best_step: int
     """The step whose weights were kept."""
-    iterations: int
-    """The steps that were taken."""
     seconds: float
+    curves: Curves | None = None
+    """None where there is no single list of samples: queries and their documents."""
+    thresholds: Thresholds | None = None
+    """Kept for the first split only."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column of the data."""
+
+    name: str
+    kind: str
+    """``"number"`` or ``"category"``."""
+    missing: int
+    """Rows without a value."""
+    values: str
+    """What the values are, in a few words."""
+
+
+@dataclass(frozen=True)
+class DataCard:
+    """What the samples are."""
+
+    name: str
+    """Of the file or the data set."""
+    source: str
+    """Where they come from, licence included, as far as known."""
+    samples: int
+    positives: int
+    target: str
+    """The name of the target column."""
+    positive: str
+    """What a positive sample is: its label."""
+    features: tuple[Feature, ...]
+    notices: tuple[str, ...]
+    """What was left out or changed on the way from the file to the features."""
+    groups: int = 0
+    """Queries, if the samples are documents of queries."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of two methods over the same seeds, and what one needs to know to judge and to repeat them."""
+    """Runs of several methods over the same splits, and what one needs to know to judge and to repeat them."""
 
-    data: str
-    """Where the samples come from, licence included."""
-    samples: int
-    positives: int
+    metric: str
+    """The name of the metric that was trained for and tested, as a reader knows it."""
+    data: DataCard
     test_fraction: float
     """Share of the samples that no method sees before the end."""
+    methods: dict[str, str]
+    """What each method is, by name, in the order of the table."""
     baseline: str
     contender: str
     runs: tuple[Run, ...]
@@ -47,27 +131,10 @@ class Comparison:
         """The runs of one method, by seed."""
         return tuple(sorted((run for run in self.runs if run.method == method), key=lambda run: run.seed))
 
-    def pairs(self) -> list[tuple[Run, Run]]:
-        """Baseline and contender of each seed."""
-        baseline, contender = self.runs_of(self.baseline), self.runs_of(self.contender)
-        seeds = [run.seed for run in baseline]
-        if len(seeds) < 2 or seeds != [run.seed for run in contender]:
-            raise ValueError(f"a comparison needs two or more seeds, the same for both; {self.baseline} has {len(seeds)}")
-        return list(zip(baseline, contender, strict=True))
-
-
-def precision_at_positives(scores: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Precision at the threshold of each positive, best first; samples with equal scores are retrieved together.
-
-    Read as steps over recall 1/P, 2/P, ..., 1, this is the precision-recall curve whose area is the average precision: the mean
-    of these values. So the mean of several such curves has the mean average precision under it.
-
-    >>> precision_at_positives(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 0, 1, 0])).round(3).tolist()
-    [1.0, 0.667]
-    """
-    everything = np.sort(scores)
-    positives = np.sort(scores[target == 1])
-    retrieved = len(everything) - np.searchsorted(everything, positives)
-    relevant = len(positives) - np.searchsorted(positives, positives)
-    precision: np.ndarray = (relevant / retrieved)[::-1]
-    return precision
+    def seeds(self) -> list[int]:
+        """The seeds, which must be the same two or more for every method."""
+        seeds = [run.seed for run in self.runs_of(self.baseline)]
+        for method in self.methods:
+            if len(seeds) < 2 or seeds != [run.seed for run in self.runs_of(method)]:
+                raise ValueError(f"a comparison needs two or more splits, the same for all methods; {method} differs")
+        return seeds

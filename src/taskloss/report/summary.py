@@ -1,13 +1,12 @@
-"""The figures under the table, and which method won, if any: computed from the runs, told in one sentence."""
+"""The figures under the table, and whether direct training helped: computed from the runs, told in plain sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from taskloss.report.records import Comparison
 
@@ -15,94 +14,122 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """A method against the baseline, split by split; in the unit of the metric."""
+
+    differences: tuple[float, ...]
+    """Method minus baseline."""
+    mean: float
+    spread: float
+    """Standard deviation over the splits."""
+    interval: tuple[float, float]
+    """Confidence interval of the mean."""
+    p_value: float
+    """Of the corrected resampled t-test, two-sided."""
+    adjusted_p: float
+    """The same after Holm's correction for the number of methods that are tested against the baseline."""
+    wins: int
+    """Splits on which the method is strictly ahead."""
+
+
+@dataclass(frozen=True)
 class Summary:
-    """All in the unit of the metric, [0, 1], except the count of wins."""
+    """All in the unit of the metric, [0, 1]."""
 
     means: dict[str, float]
     spreads: dict[str, float]
-    """Standard deviation over the seeds, by method."""
-    differences: tuple[float, ...]
-    """Contender minus baseline, seed by seed."""
-    mean_difference: float
-    spread_of_differences: float
-    interval: tuple[float, float]
-    """Confidence interval of the mean difference."""
-    wins: int
-    """Seeds on which the contender is strictly ahead."""
+    """Standard deviation over the splits, by method."""
+    contrasts: dict[str, Contrast]
+    """Every other method against the baseline."""
+    outcome: str
+    """``"helps"``, ``"hurts"`` or ``"unclear"``: the contender against the baseline."""
     verdict: str
-
-
-class Row(NamedTuple):
-    """A line of the table, as it is shown."""
-
-    heading: str
-    baseline: str
-    contender: str
-    difference: str
+    remark: str
+    """What else the table says: which method has the highest mean."""
 
 
 def summarize(comparison: Comparison) -> Summary:
-    """Means, spreads, paired differences and the verdict.
-
-    The interval is that of the corrected resampled t-test (Nadeau and Bengio, *Inference for the generalization error*, 2003):
-    the splits of different seeds share most of their samples, so the plain paired t-test is far too sure. The correction adds
-    the ratio of test to training samples to the ``1/seeds`` that the variance is multiplied with.
-    """
-    methods = (comparison.baseline, comparison.contender)
-    scores = np.array([[run.average_precision for run in pair] for pair in comparison.pairs()])
-    differences = scores[:, 1] - scores[:, 0]
-    mean, spread = float(differences.mean()), float(differences.std(ddof=1))
+    """Means, spreads, paired tests and the verdict."""
+    seeds = comparison.seeds()
+    scores = {method: np.array([run.value for run in comparison.runs_of(method)]) for method in comparison.methods}
     overlap = comparison.test_fraction / (1 - comparison.test_fraction)
-    reach = float(stdtrit(len(scores) - 1, (1 + CONFIDENCE) / 2)) * spread * sqrt(1 / len(scores) + overlap)
-    means = dict(zip(methods, scores.mean(axis=0).tolist(), strict=True))
-    interval, wins = (mean - reach, mean + reach), int((differences > 0).sum())
+    others = [method for method in comparison.methods if method != comparison.baseline]
+    contrasts = [_contrast(scores[method] - scores[comparison.baseline], overlap) for method in others]
+    adjusted = holm([contrast.p_value for contrast in contrasts])
+    by_method = {
+        method: Contrast(**{**vars(contrast), "adjusted_p": value})
+        for method, contrast, value in zip(others, contrasts, adjusted, strict=True)
+    }
+    means = {method: float(values.mean()) for method, values in scores.items()}
+    main = by_method[comparison.contender]
+    outcome = "helps" if main.interval[0] > 0 else "hurts" if main.interval[1] < 0 else "unclear"
     return Summary(
         means=means,
-        spreads=dict(zip(methods, scores.std(axis=0, ddof=1).tolist(), strict=True)),
-        differences=tuple(differences.tolist()),
-        mean_difference=mean,
-        spread_of_differences=spread,
-        interval=interval,
-        wins=wins,
-        verdict=_verdict(comparison, means, interval, f"ahead on {wins} of {len(scores)} seeds"),
+        spreads={method: float(values.std(ddof=1)) for method, values in scores.items()},
+        contrasts=by_method,
+        outcome=outcome,
+        verdict=_verdict(comparison, means, main, outcome, len(seeds)),
+        remark=_remark(comparison, means, by_method),
     )
 
 
-def _verdict(comparison: Comparison, means: dict[str, float], interval: tuple[float, float], record: str) -> str:
+def _contrast(differences: np.ndarray, overlap: float) -> Contrast:
+    """The corrected resampled t-test (Nadeau and Bengio, *Inference for the generalization error*, 2003).
+
+    The splits of different seeds share most of their samples, so their differences are alike, and the plain paired t-test is far
+    too sure. The correction adds the ratio of test to training samples to the ``1/n`` that the variance is multiplied with:
+    ``t = mean / (spread * sqrt(1/n + test/training))``, with ``n - 1`` degrees of freedom.
+    """
+    n = len(differences)
+    mean, spread = float(differences.mean()), float(differences.std(ddof=1))
+    error = spread * sqrt(1 / n + overlap)
+    reach = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    p_value = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
+    wins = int((differences > 0).sum())
+    return Contrast(tuple(differences.tolist()), mean, spread, (mean - reach, mean + reach), p_value, p_value, wins)
+
+
+def holm(p_values: list[float]) -> list[float]:
+    """P-values corrected for their number (Holm 1979): the smallest times k, the next times k - 1, never falling.
+
+    >>> holm([0.01, 0.5, 0.03])
+    [0.03, 0.5, 0.06]
+    """
+    adjusted = [0.0] * len(p_values)
+    highest = 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, p_values[index] * (len(p_values) - place)))
+        adjusted[index] = highest
+    return adjusted
+
+
+def _verdict(comparison: Comparison, means: dict[str, float], main: Contrast, outcome: str, splits: int) -> str:
     """A winner is named only when the interval leaves out zero."""
-    baseline, contender = comparison.baseline, comparison.contender
-    low, high = interval
-    if low > 0:
-        finding = f"{contender} ranks better than {baseline}"
-    elif high < 0:
-        finding = f"{contender} ranks worse than {baseline}"
-    else:
-        finding = f"No clear difference between {contender} and {baseline}"
+    finding = {
+        "helps": "Direct training helps on this data",
+        "hurts": "Direct training does not help on this data, it does worse",
+        "unclear": "Direct training does not clearly help on this data",
+    }[outcome]
+    low, high = main.interval
     return (
-        f"{finding[0].upper()}{finding[1:]}: mean test AP {as_percent(means[contender])} against {as_percent(means[baseline])}, "
-        f"{contender} {record}; the {CONFIDENCE:.0%} interval of the difference is {as_points(low)} to {as_points(high)} points."
+        f"{finding}: mean test {comparison.metric} {as_percent(means[comparison.contender])} with {comparison.contender} against "
+        f"{as_percent(means[comparison.baseline])} with {comparison.baseline}, ahead on {main.wins} of {splits} splits; "
+        f"the {CONFIDENCE:.0%} interval of the difference is {as_points(low)} to {as_points(high)} points."
     )
 
 
-def seed_rows(comparison: Comparison) -> list[Row]:
-    """The table's lines, one a seed."""
-    return [
-        Row(str(baseline.seed), as_percent(baseline.average_precision), as_percent(contender.average_precision), as_points(step))
-        for (baseline, contender), step in zip(comparison.pairs(), summarize(comparison).differences, strict=True)
-    ]
-
-
-def summary_rows(comparison: Comparison) -> list[Row]:
-    """The table's last lines: mean, and standard deviation over the seeds."""
-    summary = summarize(comparison)
-
-    def row(heading: str, values: dict[str, float], difference: str) -> Row:
-        return Row(heading, as_percent(values[comparison.baseline]), as_percent(values[comparison.contender]), difference)
-
-    return [
-        row("mean", summary.means, as_points(summary.mean_difference)),
-        row("spread", summary.spreads, as_percent(summary.spread_of_differences)),
-    ]
+def _remark(comparison: Comparison, means: dict[str, float], contrasts: dict[str, Contrast]) -> str:
+    best = max(means, key=means.__getitem__)
+    if best == comparison.contender:
+        return f"No other method has a higher mean than {best}."
+    if best == comparison.baseline:
+        return f"The highest mean is that of {best}."
+    contrast = contrasts[best]
+    clear = "which is clear" if contrast.adjusted_p < 1 - CONFIDENCE else "which is not clear"
+    return (
+        f"The highest mean is that of {best}, {as_percent(means[best])}: {as_points(contrast.mean)} points against "
+        f"{comparison.baseline}, {clear} over these splits (p = {as_p(contrast.adjusted_p)} after Holm's correction)."
+    )
 
 
 def as_percent(value: float) -> str:
@@ -121,3 +148,12 @@ def as_points(difference: float) -> str:
     ('+1.23', '+0.00')
     """
     return f"{round(100 * difference, 2) + 0.0:+.2f}"
+
+
+def as_p(value: float) -> str:
+    """A p-value.
+
+    >>> as_p(0.0432), as_p(1e-9)
+    ('0.043', '<0.001')
+    """
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

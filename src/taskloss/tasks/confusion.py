@@ -76,9 +76,10 @@ class ConfusionMetric(LabelingTask):
         values = _checks.as_metric_values(result, true_positives.shape)
         return np.where(np.isnan(values), self.zero_division, values)
 
-    def loss_of(self, labelings: Labelings, true_positives: np.ndarray, false_positives: np.ndarray) -> np.ndarray:
-        tallies = labelings.tallies
-        given = (true_positives, false_positives, tallies.positives, tallies.negatives)
+    def loss_of_counts(
+        self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
+    ) -> np.ndarray:
+        given = (true_positives, false_positives, positives, negatives)
         return 1.0 - self._evaluate(*(counts.astype(np.float64) for counts in given))
 
     def sample_weights(self, labelings: Labelings) -> Weights:

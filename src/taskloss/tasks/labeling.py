@@ -47,8 +47,14 @@ class LabelingTask(Task):
     options: ClassVar[frozenset[str]] = frozenset({"dim", "groups", "ignore_index", "weight"})
 
     @abstractmethod
+    def loss_of_counts(
+        self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
+    ) -> np.ndarray:
+        """The task loss of labelings with these counts, int64 of one shape, of so many positive and negative samples."""
+
     def loss_of(self, labelings: Labelings, true_positives: np.ndarray, false_positives: np.ndarray) -> np.ndarray:
-        """The task loss of labelings with these counts, shape ``(R,)``."""
+        """The task loss of these labelings with these counts, shape ``(R,)``."""
+        return self.loss_of_counts(true_positives, false_positives, labelings.tallies.positives, labelings.tallies.negatives)
 
     @abstractmethod
     def sample_weights(self, labelings: Labelings) -> Weights:
@@ -87,17 +93,11 @@ class CountTask(LabelingTask):
     def __post_init__(self) -> None:
         _checks.check_zero_division(self.zero_division)
 
-    def loss_of(self, labelings: Labelings, true_positives: np.ndarray, false_positives: np.ndarray) -> np.ndarray:
-        tallies = labelings.tallies
-        values = counts.metric_values(
-            self.metric,
-            true_positives,
-            false_positives,
-            tallies.positives,
-            tallies.negatives,
-            self.beta2,
-            float(self.zero_division),
-        )
+    def loss_of_counts(
+        self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
+    ) -> np.ndarray:
+        given = (true_positives, false_positives, positives, negatives)
+        values = counts.metric_values(self.metric, *given, self.beta2, float(self.zero_division))
         return self.loss_scale * (1.0 - values)
 
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:

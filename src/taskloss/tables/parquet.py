@@ -1,0 +1,57 @@
+"""Reading Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from taskloss.tables.errors import TableError
+from taskloss.tables.text import join_chunks, name_columns
+
+
+def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str]]:
+    """The columns as numbers or text, and which were left out because they are neither."""
+    try:
+        table = pq.ParquetFile(path).read()
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{source} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    names, notices = name_columns(table.column_names, source)
+    columns: dict[str, pa.Array] = {}
+    for name, data in zip(names, table.columns, strict=True):
+        converted = _convert(data, name, source)
+        if converted is None:
+            notices.append(f"column {name!r} is left out: it holds {data.type}, neither numbers nor text")
+        else:
+            columns[name] = converted
+    return columns, notices
+
+
+def _convert(data: pa.ChunkedArray, name: str, source: str) -> pa.Array | None:
+    kind = data.type
+    if pa.types.is_dictionary(kind):
+        kind, data = kind.value_type, data.cast(kind.value_type)
+    if pa.types.is_temporal(kind):
+        return _days(data, kind)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(data), pa.float64())
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        data = data.cast(pa.uint8()) if pa.types.is_boolean(kind) else data
+        return _join(data.cast(pa.float64(), safe=False), name, source)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.compute.utf8_trim_whitespace(_join(data.cast(pa.string()), name, source))
+    return None
+
+
+def _days(data: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | None:
+    """Dates and times as days since 1970; durations and times of day are left out."""
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        return None
+    moments = data.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    return pa.array(moments.to_numpy().astype(np.float64) / 86_400e6, from_pandas=True)
+
+
+def _join(data: pa.ChunkedArray, name: str, source: str) -> pa.Array:
+    return join_chunks(data.chunks, name, source) if data.num_chunks else pa.array([], data.type)

@@ -1,0 +1,109 @@
+"""The target of a table: which label is the positive one, or how relevant a document is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskloss.tables.errors import TableError, shorten
+from taskloss.tables.numbers import NumberStyle
+from taskloss.tables.table import Categories, Table
+
+MOST_GRADE = 31
+"""Gains of graded relevance are powers of two."""
+
+
+@dataclass(frozen=True)
+class BinaryTarget:
+    """A target with two classes."""
+
+    labels: np.ndarray
+    """1 for the positive class, else 0, int64."""
+    rows: np.ndarray
+    """The rows of the table that have a target, as indices."""
+    positive: str
+    """The label of the positive class, as the file has it."""
+    negative: tuple[str, ...]
+    """The other labels."""
+    notices: tuple[str, ...]
+
+
+def binary_target(table: Table, name: str, positive: str | None = None) -> BinaryTarget:
+    """Read a column as two classes.
+
+    The positive class is ``positive``, against all other labels; by default the rarer of two, and the last in order of two that
+    are equally frequent. Rows without a target are left out, with a notice.
+
+    Raises:
+        TableError: if the column is not there, has one class, or has several and ``positive`` is not given.
+    """
+    classes = _labels(table, name)
+    counts = classes.counts()
+    known = dict(zip(classes.labels, counts.tolist(), strict=True))
+    shown = ", ".join(f"{shorten(label)} ({count:,})" for label, count in sorted(known.items(), key=lambda item: -item[1])[:8])
+    shown += ", ..." if len(known) > 8 else ""
+    if not known:
+        raise TableError(f"every cell of the target, column {name!r} of {table.source}, is empty")
+    chosen = _choose(known, name, table.source, positive, shown)
+    if len(known) < 2:
+        raise TableError(
+            f"the target, column {name!r} of {table.source}, has one class only: {shown}; expected two. Is it the right column?"
+        )
+    rows = np.flatnonzero(classes.codes >= 0)
+    labels = (classes.codes[rows] == classes.labels.index(chosen)).astype(np.int64)
+    others = tuple(label for label in classes.labels if label != chosen)
+    return BinaryTarget(labels, rows, chosen, others, _note_missing(classes.codes < 0, name))
+
+
+def graded_target(table: Table, name: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Read a column as graded relevance, 0, 1, 2, ...: the grades (int64), the rows that have one, and notices."""
+    values = table.numbers(name)
+    rows = np.flatnonzero(~np.isnan(values))
+    grades = values[rows]
+    wrong = (grades != np.floor(grades)) | (grades < 0) | (grades > MOST_GRADE)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise TableError(
+            f"row {rows[first] + 1}, column {name!r} of {table.source}: the relevance is {grades[first]:g}; "
+            f"expected a whole number from 0 to {MOST_GRADE}"
+        )
+    if not len(rows):
+        raise TableError(f"every cell of the target, column {name!r} of {table.source}, is empty")
+    return grades.astype(np.int64), rows, _note_missing(np.isnan(values), name)
+
+
+def _labels(table: Table, name: str) -> Categories:
+    """The labels as text; numbers in one spelling, so that 1 and 1.0 are one label."""
+    classes = table.categories(name)
+    style = NumberStyle()
+    numbers = [style.parse(label) for label in classes.labels]
+    if None in numbers:
+        return classes
+    spelled = [f"{number:.15g}" for number in numbers]
+    labels = tuple(sorted(set(spelled), key=float))
+    place = np.array([*(labels.index(text) for text in spelled), -1], dtype=np.int32)
+    return Categories(place[classes.codes], labels)
+
+
+def _choose(known: dict[str, int], name: str, source: str, positive: str | None, shown: str) -> str:
+    if positive is not None:
+        number = NumberStyle().parse(positive)
+        for spelling in (positive, "" if number is None else f"{number:.15g}"):
+            if spelling in known:
+                return spelling
+        raise TableError(f"the target, column {name!r} of {source}, has no label {shorten(positive)}; its labels are {shown}")
+    if len(known) > 2:
+        raise TableError(
+            f"the target, column {name!r} of {source}, has {len(known):,} different labels: {shown}; expected two. "
+            "Give --positive LABEL to set one of them against all others"
+        )
+    return min(reversed(list(known)), key=known.__getitem__)
+
+
+def _note_missing(missing: np.ndarray, name: str) -> tuple[str, ...]:
+    if not missing.any():
+        return ()
+    count, first = int(missing.sum()), int(np.argmax(missing)) + 1
+    rows = f"{count:,} rows are" if count > 1 else "1 row is"
+    return (f"{rows} left out: no target in column {name!r} (first: row {first})",)

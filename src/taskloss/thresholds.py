@@ -1,0 +1,407 @@
+r"""Operating points: from scores to decisions, ``score > threshold``, with guarantees that hold for new data.
+
+A threshold that has the required precision or recall on validation data often misses it on new data: it was picked because it
+looked good there. The bounds here count that in. They hold with the stated confidence over the draw of the validation samples,
+which must be independent draws of the same distribution as the new ones, and must not have been used to train or to choose the
+model. Nothing is assumed about the scores; ties are allowed.
+
+**Recall.** Let :math:`X_{(1)} \le \dots \le X_{(m)}` be the sorted scores of the m validation positives. Deciding :math:`s \ge
+X_{(k)}` has, for a continuous distribution F of the positives' scores, the recall :math:`1 - F(X_{(k)})`, and
+:math:`F(X_{(k)})` is distributed as the k-th smallest of m uniform numbers. It is above :math:`1 - r` just when fewer than k of
+the m fall below :math:`1 - r`:
+
+.. math:: P(\text{recall} < r) = P(\mathrm{Bin}(m, 1 - r) \le k - 1) .
+
+k depends on m alone, so nothing was selected by looking: the largest k for which this is at most :math:`1 - \text{confidence}`
+gives the exact bound (Wilks 1941). With ties the recall can only be higher.
+
+**False positive rate, alert rate.** The same from the other end: deciding :math:`s > X` with X the j-th largest score of n
+negatives (of n samples, whatever their label) has a rate above f with probability :math:`P(\mathrm{Bin}(n, f) \le j - 1)`.
+
+**Precision** is not monotone in the threshold, so candidates are tested. A candidate is a rank: its threshold t is the (n+1)-th
+largest score, and the samples above t are the alerts. *Given t and their number n', the samples above t are independent draws of
+the distribution of samples above t*: the event only says how many samples lie above, at and below t. So the true positives among
+them are :math:`\mathrm{Bin}(n', \text{precision}(t))`, and the Clopper-Pearson bound, the c with
+:math:`P(\mathrm{Bin}(n', c) \ge tp) = \alpha`, is above the precision with probability at most :math:`\alpha`, although t came
+from the data. With J candidates and :math:`\alpha = (1 - \text{confidence}) / J` all J bounds hold at once (union bound),
+whatever their dependence, hence also that of the candidate that is selected: the one with the most alerts whose bound reaches
+the requirement. The candidates are fixed by the number of samples alone, and grow by a constant factor so that J stays
+small. (Testing in sequence from the highest threshold down, without dividing the error, is valid for thresholds
+that were fixed beforehand, but not for ranks: which hypothesis is the first to be false then depends on the samples above.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import bdtr, betaincinv
+
+from taskloss import _checks
+from taskloss.layout import to_numpy
+from taskloss.metrics.reduction import as_scores
+
+CONFIDENCE = 0.95
+RANK_FACTOR = 1.5
+"""Between the numbers of alerts of neighbouring candidates for a precision: a finer grid costs more error a candidate."""
+
+
+class Counts(NamedTuple):
+    """The confusion counts of thresholds, one number or one array each."""
+
+    true_positives: Any
+    false_positives: Any
+    false_negatives: Any
+    true_negatives: Any
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A threshold, what is guaranteed of it and what was seen of it in the validation samples."""
+
+    threshold: float
+    """Decide positive where ``score > threshold``."""
+    requirement: str
+    """What was asked for, e.g. ``"precision >= 0.9"``."""
+    found: bool
+    """Whether a threshold meets it. If not, ``threshold`` is infinite: the trivial decision on the safe side (no alert, or for a
+    recall all of them)."""
+    confidence: float | None
+    """Of the guarantee; None where there is none."""
+    bound: float | None
+    """What holds of new data with this confidence: at least (precision, recall) or at most (rates) this."""
+    counts: Counts | None
+    """Of the validation samples at this threshold; None where no labels were given."""
+    advice: str = ""
+    """Where no threshold was found: why, and what to do."""
+
+    @property
+    def precision(self) -> float:
+        """Observed share of true positives among the alerts; NaN without alerts."""
+        return self._share("true_positives", "false_positives")
+
+    @property
+    def recall(self) -> float:
+        """Observed share of the positives that are found."""
+        return self._share("true_positives", "false_negatives")
+
+    @property
+    def false_positive_rate(self) -> float:
+        """Observed share of the negatives that raise an alert."""
+        return self._share("false_positives", "true_negatives")
+
+    def decide(self, scores: Any) -> np.ndarray:
+        """True where a score is above the threshold."""
+        return np.greater(to_numpy(scores), self.threshold)
+
+    def require(self) -> OperatingPoint:
+        """The point itself if it was found, else an error that says why not."""
+        if not self.found:
+            raise ValueError(f"no threshold with {self.requirement} was found: {self.advice}")
+        return self
+
+    def __str__(self) -> str:
+        if not self.found:
+            return f"no threshold with {self.requirement}: {self.advice}"
+        text = f"{self.requirement}: score > {self.threshold:.6g}"
+        if self.bound is not None:
+            sign = self.requirement.split()[1]
+            text += f", {self.requirement.split()[0]} {sign} {self.bound:.4f} with {self.confidence:.0%} confidence"
+        if self.counts is not None:
+            text += f" (observed: precision {self.precision:.4f}, recall {self.recall:.4f}, FPR {self.false_positive_rate:.4f})"
+        return text
+
+    def _share(self, one: str, other: str) -> float:
+        if self.counts is None:
+            return math.nan
+        part, rest = getattr(self.counts, one), getattr(self.counts, other)
+        return part / (part + rest) if part + rest else math.nan
+
+
+def for_precision(scores: Any, target: Any, precision: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
+    """The threshold with the most alerts whose precision on new data is at least ``precision``, with this confidence.
+
+    Args:
+        scores: one a validation sample, shape ``(n,)``.
+        target: 0/1 of the same shape.
+        precision: required share of true positives among the alerts.
+        confidence: of the guarantee; see the module for its proof.
+
+    Returns:
+        The point; ``found`` is False where no threshold can be vouched for.
+
+    >>> scores = np.arange(200)
+    >>> point = for_precision(scores, scores >= 100, 0.9)
+    >>> point.threshold, round(point.bound, 4)
+    (100.0, 0.9545)
+    >>> print(for_precision(scores[:10], scores[:10] >= 5, 0.9))
+    no threshold with precision >= 0.9: 10 samples are too few; even as many alerts without a false one show only 0.7411
+    """
+    values, labels = _read(scores, target)
+    _check_inner("precision", precision)
+    error = _error(confidence)
+    ranked, above = _rank(values, labels)
+    candidates = _precision_candidates(len(values), precision, error)
+    alpha = error / max(len(candidates), 1)
+    best, best_bound, highest = None, 0.0, 0.0
+    for alerts in candidates:
+        threshold = float(ranked[alerts]) if alerts < len(ranked) else -math.inf
+        number = int(np.count_nonzero(values > threshold))
+        hits = int(above[number - 1]) if number else 0
+        bound = _clopper_pearson_lower(hits, number, alpha)
+        highest = max(highest, bound)
+        if bound >= precision:
+            best, best_bound = threshold, bound
+    requirement = f"precision >= {precision:g}"
+    if best is not None:
+        return _point(best, requirement, values, labels, confidence, best_bound)
+    if not candidates:
+        reach = _clopper_pearson_lower(len(values), len(values), error)
+        advice = f"{len(values)} samples are too few; even as many alerts without a false one show only {reach:.4f}"
+    else:
+        advice = (
+            f"the highest that can be shown is {highest:.4f}; lower the precision or the confidence, bring more validation "
+            "samples, or a better model"
+        )
+    return _missing(math.inf, requirement, values, labels, confidence, advice)
+
+
+def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
+    """The highest threshold whose recall on new data is at least ``recall``, with this confidence; exact, see the module.
+
+    Arguments as for :func:`for_precision`.
+
+    >>> scores = np.arange(200)
+    >>> point = for_recall(scores, scores >= 100, 0.9)
+    >>> point.recall, round(point.bound, 4)
+    (0.96, 0.9108)
+    """
+    values, labels = _read(scores, target)
+    _check_inner("recall", recall)
+    positives = np.sort(values[labels])
+    rank = _largest_rank(len(positives), 1.0 - recall, _error(confidence))
+    requirement = f"recall >= {recall:g}"
+    if rank == 0:
+        advice = _too_few(len(positives), "positives", recall, confidence)
+        return _missing(-math.inf, requirement, values, labels, confidence, advice)
+    # Decide s >= X_(k): the threshold lies just below it.
+    threshold = _below(values, float(positives[rank - 1]))
+    bound = float(betaincinv(len(positives) - rank + 1, rank, _error(confidence)))
+    return _point(threshold, requirement, values, labels, confidence, bound)
+
+
+def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
+    """The lowest threshold whose false positive rate on new data is at most ``fpr``, with this confidence; exact, see the module.
+
+    Arguments as for :func:`for_precision`.
+
+    >>> scores = np.arange(200)
+    >>> point = for_fpr(scores, scores >= 100, 0.1)
+    >>> point.threshold, point.false_positive_rate
+    (95.0, 0.04)
+    """
+    values, labels = _read(scores, target)
+    _check_inner("fpr", fpr)
+    return _at_most_rate("FPR", "negatives", fpr, values[~labels], confidence, values, labels)
+
+
+def for_budget(scores: Any, budget: float, *, target: Any = None, confidence: float = CONFIDENCE) -> OperatingPoint:
+    """The lowest threshold that raises alerts for at most this share of new samples, with this confidence.
+
+    It needs no labels; with ``target`` the observed precision and recall are told too.
+
+    >>> point = for_budget(np.arange(1000), 0.05)
+    >>> point.threshold, round(point.bound, 4)
+    (961.0, 0.0495)
+    """
+    values, labels = _read(scores, np.zeros(len(to_numpy(scores))) if target is None else target)
+    _check_inner("budget", budget)
+    return _at_most_rate("alerts", "samples", budget, values, confidence, values, None if target is None else labels)
+
+
+def for_f_score(scores: Any, target: Any, *, beta: float = 1.0) -> OperatingPoint:
+    """The threshold with the highest F-score of the given samples. No guarantee: the F-score of new data tends to be lower.
+
+    >>> point = for_f_score([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0])
+    >>> point.threshold, point.recall
+    (1.5, 1.0)
+    """
+    weight = _checks.check_positive("beta", beta) ** 2
+
+    def f_score(counts: Counts) -> np.ndarray:
+        tp, fp, fn, _ = counts
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num((1 + weight) * tp / ((1 + weight) * tp + fp + weight * fn), nan=1.0)
+
+    return for_value(scores, target, f_score, requirement=f"best F-score, beta {beta:g}")
+
+
+def for_cost(scores: Any, target: Any, *, false_positive: float, false_negative: float) -> OperatingPoint:
+    """The threshold with the lowest total cost of the given samples. No guarantee.
+
+    >>> for_cost([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], false_positive=1, false_negative=5).threshold
+    1.5
+    >>> for_cost([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], false_positive=5, false_negative=1).threshold
+    3.5
+    """
+    alarm, miss = (
+        _checks.check_positive("false_positive", false_positive),
+        _checks.check_positive("false_negative", false_negative),
+    )
+    return for_value(
+        scores,
+        target,
+        lambda counts: -(alarm * counts.false_positives + miss * counts.false_negatives),
+        requirement=f"lowest cost, {alarm:g} a false positive, {miss:g} a false negative",
+    )
+
+
+def for_value(
+    scores: Any, target: Any, value: Callable[[Counts], np.ndarray], *, requirement: str = "highest value"
+) -> OperatingPoint:
+    """The threshold with the highest value of the confusion counts; of several, the highest. No guarantee.
+
+    Args:
+        scores: one a sample.
+        target: 0/1.
+        value: takes :class:`Counts` of float64 arrays, one entry a threshold, and returns an array.
+        requirement: what the value is, for the reader.
+
+    The threshold lies halfway between two scores. With the highest score below it there is no alert, with the lowest above it
+    there are only alerts.
+    """
+    values, labels = _read(scores, target)
+    ranked, hits = _rank(values, labels)
+    # The number of alerts of each threshold between different scores, all and none included.
+    alerts = np.append(0, np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True)) + 1)
+    found = np.append(0, hits)[alerts].astype(np.float64)
+    counts = Counts(found, alerts - found, hits[-1] - found, len(ranked) - hits[-1] - (alerts - found))
+    best = int(np.argmax(value(counts)))
+    threshold = _above(values, float(ranked[0])) if alerts[best] == 0 else _below(values, float(ranked[alerts[best] - 1]))
+    return _point(threshold, requirement, values, labels, None, None)
+
+
+# --- the bounds -------------------------------------------------------------------------------------------------------------
+
+
+def _largest_rank(count: int, share: float, error: float) -> int:
+    """The largest k with ``P(Bin(count, share) <= k - 1) <= error``; 0 if there is none."""
+    if count == 0:
+        return 0
+    ranks = np.arange(1, count + 1)
+    # The sum is rising in k.
+    return int(np.searchsorted(bdtr(ranks - 1.0, count, share), error, side="right"))
+
+
+def _clopper_pearson_lower(hits: int, number: int, error: float) -> float:
+    """The c with ``P(Bin(number, c) >= hits) = error``: below the success rate with confidence ``1 - error``."""
+    return float(betaincinv(hits, number - hits + 1, error)) if hits else 0.0
+
+
+def _precision_candidates(samples: int, precision: float, error: float) -> list[int]:
+    """Numbers of alerts: from the fewest that could show the precision, by a constant factor, up to all the samples.
+
+    The fewest are those with ``precision ** alerts <= error / J``, J itself being the number of candidates.
+    """
+    candidates: list[int] = []
+    for number in range(1, samples + 1):
+        first = math.ceil(math.log(error / number) / math.log(precision))
+        if first > samples:
+            return candidates
+        steps = math.ceil(math.log(samples / first) / math.log(RANK_FACTOR)) if samples > first else 0
+        if steps + 1 <= number:
+            return sorted({*(min(samples, math.ceil(first * RANK_FACTOR**step)) for step in range(steps + 1))})
+    return candidates
+
+
+def _at_most_rate(
+    name: str, kind: str, rate: float, pool: np.ndarray, confidence: float, values: np.ndarray, labels: np.ndarray | None
+) -> OperatingPoint:
+    """The lowest threshold that at most this share of new members of the pool exceed."""
+    error = _error(confidence)
+    rank = _largest_rank(len(pool), rate, error)
+    requirement = f"{name} <= {rate:g}"
+    if rank == 0:
+        return _missing(math.inf, requirement, values, labels, confidence, _too_few(len(pool), kind, 1.0 - rate, confidence))
+    threshold = float(np.sort(pool)[len(pool) - rank])
+    bound = 1.0 - float(betaincinv(len(pool) - rank + 1, rank, error))
+    return _point(threshold, requirement, values, labels, confidence, bound)
+
+
+def _too_few(count: int, kind: str, share: float, confidence: float) -> str:
+    needed = math.ceil(math.log(_error(confidence)) / math.log(share))
+    return f"the validation samples have {count} {kind}, and {needed} are needed for a confidence of {confidence:g}"
+
+
+# --- reading and telling ------------------------------------------------------------------------------------------------------
+
+
+def _read(scores: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Scores as float64 and labels as bool, flat and checked."""
+    values, labels = as_scores(scores).astype(np.float64), to_numpy(target)
+    _checks.check_shapes(values, labels)
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"scores has shape {values.shape}; expected one score a sample, shape (n,), and at least one sample")
+    _checks.check_finite(values, None)
+    _checks.check_binary(labels, (labels == 0) | (labels == 1))
+    return values, labels == 1
+
+
+def _rank(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores from the highest, and how many positives are among the first 1, 2, ... of them."""
+    order = np.argsort(-values, kind="stable")
+    return values[order], np.cumsum(labels[order])
+
+
+def _below(values: np.ndarray, score: float) -> float:
+    """A threshold that this score exceeds and the next lower one does not: halfway, or as far below as the scores are spread."""
+    lower = values[values < score]
+    other = float(lower.max()) if len(lower) else score - max(float(np.ptp(values)), 1.0)
+    middle = other + (score - other) / 2
+    # Neighbouring floating-point numbers have nothing between them.
+    return middle if other <= middle < score else other
+
+
+def _above(values: np.ndarray, score: float) -> float:
+    """A threshold above the highest score."""
+    return score + max(float(np.ptp(values)), 1.0) / 2
+
+
+def _point(
+    threshold: float,
+    requirement: str,
+    values: np.ndarray,
+    labels: np.ndarray | None,
+    confidence: float | None,
+    bound: float | None,
+) -> OperatingPoint:
+    return OperatingPoint(threshold, requirement, True, confidence, bound, _observe(threshold, values, labels))
+
+
+def _missing(
+    threshold: float, requirement: str, values: np.ndarray, labels: np.ndarray | None, confidence: float, advice: str
+) -> OperatingPoint:
+    return OperatingPoint(threshold, requirement, False, confidence, None, _observe(threshold, values, labels), advice)
+
+
+def _observe(threshold: float, values: np.ndarray, labels: np.ndarray | None) -> Counts | None:
+    if labels is None:
+        return None
+    alerts = values > threshold
+    return Counts(
+        *(int(np.count_nonzero(part)) for part in (alerts & labels, alerts & ~labels, ~alerts & labels, ~alerts & ~labels))
+    )
+
+
+def _check_inner(name: str, value: Any) -> None:
+    """A share strictly between 0 and 1."""
+    if _checks.check_positive(name, value) >= 1:
+        raise ValueError(f"{name} must be below 1, got {value!r}; 95% is 0.95, and certainty cannot be shown by samples")
+
+
+def _error(confidence: float) -> float:
+    _check_inner("confidence", confidence)
+    return 1.0 - confidence

@@ -1,0 +1,171 @@
+"""The one training loop: early stopping on the exact metric, the best weights kept.
+
+The metrics of this library do not decompose over samples, so the natural step sees all of them at once. The loop knows neither
+the loss nor the metric: a criterion is any ``(scores, target) -> loss``, so a baseline and a direct loss get the same budget,
+seed and stopping rule.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from taskloss.metrics import average_precision_score
+from taskloss.training.checkpoints import Checkpoint, RunState, Weights, describe_run
+from taskloss.training.networks import seeded
+from taskloss.training.samples import Batches, Samples
+from taskloss.training.settings import TrainingSettings
+
+Criterion = Callable[..., Tensor]
+Metric = Callable[..., Any]
+
+
+class Progress(NamedTuple):
+    """What the loop tells its caller after each iteration."""
+
+    iteration: int
+    """Steps done so far, from 1."""
+    loss: float
+    metric: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The course of a run; the network itself holds the weights of the best iteration."""
+
+    losses: tuple[float, ...]
+    """Value of the criterion that each step descended from."""
+    metrics: tuple[float, ...]
+    """Validation metric after each step."""
+    best_iteration: int
+    """The step, counted from 1, after which the validation metric (its mean over the last ``smoothing`` steps) was highest; the
+    first such step."""
+
+    @property
+    def best_metric(self) -> float:
+        """The validation metric of the weights that are kept."""
+        return self.metrics[self.best_iteration - 1]
+
+
+def train(
+    model: nn.Module,
+    criterion: Criterion,
+    training: Samples,
+    validation: Samples,
+    *,
+    settings: TrainingSettings | None = None,
+    metric: Metric = average_precision_score,
+    seed: int = 0,
+    on_iteration: Callable[[Progress], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> TrainingResult:
+    """Train ``model`` in place with AdamW, on the device it is on, and leave it in evaluation mode with its best weights.
+
+    Args:
+        model: maps features to scores in the shape of the target.
+        criterion: ``(scores, target) -> loss``, a scalar tensor; with ``groups=`` too where the samples have groups.
+        training: the samples of the steps: of each of them all, up to ``settings.batch_size``.
+        validation: the samples of the metric, which picks the weights and the time to stop.
+        settings: the budget; the defaults of :class:`TrainingSettings` when left out.
+        metric: ``(scores, target) -> number``, higher is better; ``groups=`` as for the criterion.
+        seed: for whatever is random in the network (dropout) and for the batches. The caller's random state is left as it was.
+        on_iteration: called after each step.
+        checkpoint: where to keep the state of the run. If the file is there, the run goes on from it, and ends with the same
+            weights, bit by bit, as a run that was never interrupted (on the same machine and thread count; randomness that a
+            network draws elsewhere than from torch is not kept).
+
+    >>> from taskloss.training import build_mlp
+    >>> target = torch.tensor([0, 1] * 8)
+    >>> samples = Samples(target[:, None].float(), target)
+    >>> train(build_mlp(1), nn.SoftMarginLoss(), samples, samples).best_metric
+    1.0
+    """
+    settings = settings or TrainingSettings()
+    device = _device_of(model)
+    training, validation = training.to(device), validation.to(device)
+    batches = Batches(training, settings.batch_size, seed)
+    run = describe_run(model, criterion, training, validation, settings, metric, seed) if checkpoint else ""
+    state = _begin(model, settings)
+    with seeded(seed, device):
+        if checkpoint is not None and checkpoint.path.exists():
+            state.read(checkpoint.path, run)
+        while not _is_over(state, settings):
+            step = len(state.losses)
+            state.losses.append(_step(model, criterion, batches.of_step(step), state.optimizer))
+            _update_average(state, settings.averaging)
+            state.metrics.append(_validate(state.average or model, metric, validation, settings.batch_size))
+            if state.best == 0 or _smoothed(state.metrics, step + 1, settings) > _smoothed(state.metrics, state.best, settings):
+                state.best, state.best_weights = step + 1, _copy_weights(state.average or model)
+            if checkpoint is not None and ((step + 1) % checkpoint.every == 0 or _is_over(state, settings)):
+                state.write(checkpoint.path, run)
+            if on_iteration is not None:
+                on_iteration(Progress(step + 1, state.losses[-1], state.metrics[-1]))
+    model.load_state_dict(state.best_weights)
+    model.eval()
+    return TrainingResult(tuple(state.losses), tuple(state.metrics), state.best)
+
+
+def _begin(model: nn.Module, settings: TrainingSettings) -> RunState:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    average = copy.deepcopy(model) if settings.averaging else None
+    return RunState(model, optimizer, average, _copy_weights(model))
+
+
+def _is_over(state: RunState, settings: TrainingSettings) -> bool:
+    done = len(state.losses)
+    return done >= settings.iterations or (state.best > 0 and done - state.best >= settings.patience)
+
+
+def _smoothed(metrics: list[float], step: int, settings: TrainingSettings) -> float:
+    """The mean of the last few metrics up to a step; of the first steps, which have fewer before them, of those there are."""
+    window = metrics[max(0, step - settings.smoothing) : step]
+    return sum(window) / len(window)
+
+
+def _step(model: nn.Module, criterion: Criterion, samples: Samples, optimizer: torch.optim.Optimizer) -> float:
+    model.train()
+    optimizer.zero_grad()
+    loss = criterion(model(samples.features), samples.target, **samples.options())
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss.item()
+
+
+@torch.no_grad()
+def _update_average(state: RunState, decay: float) -> None:
+    """Move the mean weights toward the new ones; the first steps count alike, so that the initial weights fade at once."""
+    if state.average is None:
+        return
+    steps = len(state.losses)
+    share = max(1.0 - decay, 1.0 / steps)
+    for mean, value in zip(state.average.state_dict().values(), state.model.state_dict().values(), strict=True):
+        if mean.is_floating_point():
+            mean.lerp_(value, share)
+        else:
+            mean.copy_(value)
+
+
+@torch.no_grad()
+def _validate(model: nn.Module, metric: Metric, samples: Samples, chunk: int) -> float:
+    model.eval()
+    scores = torch.cat([model(part) for part in torch.split(samples.features, chunk)])
+    value = float(metric(scores, samples.target, **samples.options()))
+    if math.isnan(value):
+        raise ValueError("the validation metric is not a number, so it cannot choose weights; do the samples hold both classes?")
+    return value
+
+
+def _copy_weights(model: nn.Module) -> Weights:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    for parameter in model.parameters():
+        return parameter.device
+    raise ValueError(f"{type(model).__name__} has no parameters, so there is nothing to train")

@@ -1,0 +1,49 @@
+"""The network that is trained unless the caller has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+HIDDEN = (64, 64)
+"""Widths of the hidden layers, unless told otherwise."""
+
+
+def build_mlp(
+    features: int, *, hidden: Sequence[int] = HIDDEN, outputs: int | None = None, dropout: float = 0.0, seed: int = 0
+) -> nn.Sequential:
+    """A ReLU network; its weights depend on nothing but the seed.
+
+    Args:
+        features: columns of the input.
+        hidden: widths of the hidden layers.
+        outputs: scores a sample, shape ``(n, features) -> (n, outputs)``; when left out one, of shape ``(n,)``.
+        dropout: share of hidden units that are left out in each step of the training.
+        seed: of the initial weights.
+
+    >>> build_mlp(5)(torch.zeros(3, 5)).shape, build_mlp(5, outputs=2)(torch.zeros(3, 5)).shape
+    (torch.Size([3]), torch.Size([3, 2]))
+    """
+    layers: list[nn.Module] = []
+    width = features
+    with seeded(seed, torch.device("cpu")):
+        for next_width in hidden:
+            layers += [nn.Linear(width, next_width), nn.ReLU()]
+            if dropout:
+                layers.append(nn.Dropout(dropout))
+            width = next_width
+        layers.append(nn.Linear(width, outputs or 1))
+        if outputs is None:
+            layers.append(nn.Flatten(0))
+    return nn.Sequential(*layers)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Draw random numbers from ``seed``, and give the caller's random state (CPU and CUDA) back afterwards."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else [], device_type="cuda"):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,46 @@
+"""``taskloss report`` and ``taskloss tasks``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from taskloss.report import as_json, write_report
+from taskloss.tasks.registry import registered
+from tests.cli.running import invoke
+from tests.report.sample import simulated
+
+
+def test_page_is_made_again(tmp_path: Path):
+    page, results = write_report(simulated(), tmp_path)
+    before = page.read_text()
+    page.unlink()
+    for source in (tmp_path, results):
+        result = invoke("report", source)
+        assert result.exit_code == 0, result.output
+        assert page.read_text() == before
+    other = tmp_path / "other"
+    assert invoke("report", results, "--output", other).exit_code == 0
+    assert (other / "index.html").read_text() == before
+    assert (other / "results.json").read_text() == as_json(simulated())
+
+
+def test_no_results(tmp_path: Path):
+    result = invoke("report", tmp_path)
+    assert result.exit_code == 3
+    assert "cannot read" in result.stderr
+    (tmp_path / "results.json").write_text("{}")
+    result = invoke("report", tmp_path)
+    assert result.exit_code == 3
+    assert "holds no results" in result.stderr
+
+
+def test_tasks_lists_all():
+    text = invoke("tasks").stdout
+    rows = json.loads(invoke("tasks", "--json").stdout)
+    assert [row["name"] for row in rows] == list(registered())
+    for row in rows:
+        assert row["name"] in text
+        assert row["summary"]
+        assert row["for"] in ("two classes and queries", "two classes", "queries", "Python code only")
+    assert {row["name"]: row["settings"] for row in rows}["recall_at_fpr"] == "fpr=0.05"

@@ -1,0 +1,245 @@
+"""The classifier: what it trains on, what it decides, what it keeps."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_classification, make_multilabel_classification
+from sklearn.metrics import balanced_accuracy_score, f1_score
+from torch import nn
+
+import taskloss as tl
+from taskloss.estimators import METHODS, TaskLossClassifier
+from taskloss.metrics import average_precision_score
+
+SMALL = {"members": 2, "max_iter": 40, "random_state": 0}
+
+
+def rare_positives(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    return make_classification(
+        n, 6, n_informative=4, n_redundant=0, weights=[0.85], class_sep=2.0, flip_y=0.02, random_state=seed
+    )
+
+
+def several_classes() -> tuple[np.ndarray, np.ndarray]:
+    return make_classification(
+        400,
+        6,
+        n_informative=4,
+        n_redundant=0,
+        n_classes=3,
+        n_clusters_per_class=1,
+        class_sep=1.5,
+        weights=[0.6, 0.3],
+        random_state=0,
+    )
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"lp"}))
+@pytest.mark.parametrize(
+    "metric", ["average_precision", "roc_auc", "f_score", "multi_class", tl.PrecisionAtRecall(0.5), tl.RecallAtPrecision(0.8)]
+)
+def test_every_method_learns_every_kind_of_metric(method, metric):
+    X, y = rare_positives()
+    model = TaskLossClassifier(metric, method=method, **{**SMALL, "max_iter": 120}).fit(X[:200], y[:200])
+    decision = model.decision_function(X[200:])
+    assert decision.shape == (200,)
+    assert average_precision_score(decision, y[200:]) > 0.5
+    np.testing.assert_array_equal(model.predict(X[200:]), (decision > 0).astype(int))
+
+
+@pytest.mark.parametrize("metric", ["average_precision", "f_score", "multi_class", "zero_one"])
+@pytest.mark.parametrize("method", ["direct", "cross_entropy"])
+def test_several_classes(metric, method):
+    X, y = several_classes()
+    names = np.array(["ash", "birch", "cedar"])[y]
+    model = TaskLossClassifier(metric, method=method, **SMALL).fit(X[::2], names[::2])
+    assert model.classes_.tolist() == ["ash", "birch", "cedar"]
+    assert model.score(X[1::2], names[1::2]) > 0.8
+    probabilities = model.predict_proba(X[1::2])
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    decision = model.decision_function(X[1::2])
+    np.testing.assert_array_equal(model.predict(X[1::2]), model.classes_[decision.argmax(1)])
+    order = np.argsort(model._scores(X[1::2])[:, 0])
+    assert (np.diff(decision[order, 0]) >= 0).all(), "calibration keeps the order of each column"
+
+
+def test_labels():
+    X, Y = make_multilabel_classification(300, 8, n_classes=4, random_state=0)
+    model = TaskLossClassifier(**SMALL).fit(X[:200], Y[:200])
+    assert model.predict(X).shape == model.predict_proba(X).shape == model.decision_function(X).shape == Y.shape
+    assert average_precision_score(model.decision_function(X[200:]), Y[200:]) > Y[200:].mean() + 0.15
+    np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_threshold_is_the_metrics_own(seed):
+    X, y = rare_positives(1200, seed)
+    options = {**SMALL, "max_iter": 60}
+    by_f1, by_balance, by_half = (
+        TaskLossClassifier(metric, threshold=threshold, **options).fit(X[:600], y[:600]).predict(X[600:])
+        for metric, threshold in (("average_precision", "metric"), ("roc_auc", "metric"), ("roc_auc", "probability"))
+    )
+    assert balanced_accuracy_score(y[600:], by_balance) > balanced_accuracy_score(y[600:], by_half) - 0.01
+    assert by_balance.sum() > by_f1.sum(), "balanced accuracy of rare positives asks for more alerts than F1"
+    assert f1_score(y[600:], by_f1) > 0.5
+
+
+def test_operating_points_are_met_on_held_out_samples():
+    X, y = rare_positives(1000)
+    for task, check in [
+        (tl.PrecisionAtRecall(0.8), lambda p, y: p[y == 1].mean() >= 0.65),
+        (tl.RecallAtFPR(0.05), lambda p, y: p[y == 0].mean() <= 0.09),
+        (tl.RecallAtK(0.1), lambda p, y: abs(p.mean() - 0.1) < 0.05),
+    ]:
+        predicted = TaskLossClassifier(task, **{**SMALL, "max_iter": 150}).fit(X[:700], y[:700]).predict(X[700:])
+        assert check(predicted, y[700:]), task
+
+
+def test_probabilities_are_calibrated_and_rank_as_the_scores():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 2))
+    truth = 1 / (1 + np.exp(3 - 2 * X[:, 0]))
+    y = (rng.random(6000) < truth).astype(int)
+    model = TaskLossClassifier(members=3, max_iter=60, random_state=0).fit(X[:3000], y[:3000])
+    found, decision = model.predict_proba(X[3000:])[:, 1], model.decision_function(X[3000:])
+    assert (np.diff(found[np.argsort(decision)]) >= 0).all()
+    for low in np.arange(0, 0.8, 0.2):
+        inside = (found >= low) & (found < low + 0.2)
+        assert abs(found[inside].mean() - truth[3000:][inside].mean()) < 0.06
+    assert np.abs(found - truth[3000:]).mean() < 0.04
+
+
+def test_missing_values_and_constant_columns():
+    X, y = rare_positives()
+    rng = np.random.default_rng(0)
+    X = np.column_stack([X, np.full(len(X), 7.0), np.full(len(X), np.nan)])
+    X[rng.random(X.shape) < 0.1] = np.nan
+    model = TaskLossClassifier(**SMALL).fit(X[:200], y[:200])
+    assert average_precision_score(model.decision_function(X[200:]), y[200:]) > 0.4
+    assert np.isfinite(model.predict_proba(np.full((1, 8), np.nan))).all()
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict(np.full((1, 8), np.inf))
+
+
+def test_missing_can_be_the_signal():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), np.arange(300) % 4 == 0
+    X[y, 0] = np.nan
+    assert TaskLossClassifier(**SMALL).fit(X, y).score(X, y) == 1.0
+
+
+def test_a_network_of_ones_own():
+    built = []
+
+    def module(features: int, outputs: int) -> nn.Module:
+        built.append((features, outputs))
+        return nn.Sequential(nn.Linear(features, 8), nn.Tanh(), nn.Linear(8, outputs))
+
+    X, y = several_classes()
+    model = TaskLossClassifier(module=module, **SMALL)
+    assert model.fit(X, y).score(X, y) > 0.7
+    assert model.fit(X, y == 0).score(X, y == 0) > 0.7
+    assert set(built) == {(6, 3), (6, 1)}
+    first = model.decision_function(X)
+    torch.manual_seed(1)
+    np.testing.assert_array_equal(model.fit(X, y == 0).decision_function(X), first)
+    with pytest.raises(ValueError, match="expected \\(.*3\\)"):
+        TaskLossClassifier(module=lambda features, outputs: nn.Linear(features, 2), **SMALL).fit(X, y)
+    with pytest.raises(TypeError, match="must return a torch.nn.Module"):
+        TaskLossClassifier(module=lambda features, outputs: None, **SMALL).fit(X, y)
+
+
+def test_warm_start_goes_on():
+    X, y = rare_positives()
+    model = TaskLossClassifier(warm_start=True, members=2, max_iter=5, random_state=0).fit(X, y)
+    before = [result.losses[0] for result in model.history_]
+    after = [result.losses[0] for result in model.fit(X, y).history_]
+    assert np.mean(after) < np.mean(before)
+    with pytest.raises(ValueError, match="has changed"):
+        model.fit(X[:, :3], y)
+    assert TaskLossClassifier(members=2, max_iter=5, random_state=0).fit(X, y).fit(X, y).history_[0].losses[0] == before[0]
+
+
+def test_a_warm_up_that_nothing_beats_is_kept(monkeypatch):
+    """A loss that leads astray: the networks are then those of cross-entropy, and the history says so."""
+    monkeypatch.setitem(METHODS, "astray", lambda task, epsilon: lambda scores, target: (scores * target).mean())
+    X, y = rare_positives()
+    model = TaskLossClassifier("f_score", method="astray", members=2, max_iter=100, random_state=0).fit(X[:200], y[:200])
+    assert all(result.best_iteration < 60 < len(result.losses) for result in model.history_)
+    assert f1_score(y[200:], model.predict(X[200:])) > 0.5
+
+
+def test_callback_and_history():
+    X, y = rare_positives()
+    told = []
+    model = TaskLossClassifier(callback=lambda member, progress: told.append((member, progress)), **SMALL).fit(X, y)
+    assert [progress.metric for member, progress in told if member == 1] == list(model.history_[1].metrics)
+    assert model.n_iter_ == max(len(result.losses) for result in model.history_)
+
+
+KILLED = """
+import os, signal, sys, numpy as np
+from taskloss.estimators import TaskLossClassifier
+folder, kill = sys.argv[1], int(sys.argv[2])
+X = np.random.default_rng(0).normal(size=(200, 3)); y = X[:, 0] + X[:, 1] ** 2 > 1.5
+steps = []
+def callback(member, progress):
+    steps.append(0)
+    if len(steps) == kill:
+        os.kill(os.getpid(), signal.SIGKILL)
+model = TaskLossClassifier("f_score", members=2, max_iter=60, random_state=0, dropout=0.2, checkpoint=folder, callback=callback)
+model.fit(X, y).save(folder + "/model.safetensors")
+"""
+
+
+def test_a_killed_fit_goes_on_to_the_same_file(tmp_path):
+    def run(name: str, kill: int) -> int:
+        return subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name), str(kill)], check=False).returncode
+
+    assert run("whole", -1) == 0
+    assert run("killed", 105) == -signal.SIGKILL
+    assert run("killed", -1) == 0
+    assert (tmp_path / "killed/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("settings", "target", "message"),
+    [
+        ({"metric": "no_such"}, "two", "no task is named 'no_such'"),
+        ({"method": "magic"}, "two", "method='magic' is not known"),
+        ({"method": "lp"}, "two", "method='lp' has no loss for AveragePrecision; the metrics with one are roc_auc"),
+        ({"metric": "graded_ndcg"}, "two", "use TaskLossRanker"),
+        ({"metric": "multi_class"}, "labels", "does not apply to labels"),
+        ({"scaling": "log"}, "two", "scaling='log' is not known"),
+        ({"threshold": "best"}, "two", "threshold='best' is not known"),
+        ({"members": 0}, "two", "members must be a whole number"),
+        ({"learning_rate": 0.0}, "two", "learning_rate must be finite and above zero"),
+        ({}, "one", "1 class only"),
+        ({}, "numbers", "Unknown label type"),
+    ],
+)
+def test_bad_settings_and_targets(settings, target, message):
+    X, y = rare_positives(60)
+    targets = {"two": y, "labels": np.column_stack([y, 1 - y]), "one": np.zeros(60), "numbers": X[:, 0]}
+    with pytest.raises(ValueError, match=message):
+        TaskLossClassifier(**{**SMALL, **settings}).fit(X, targets[target])
+
+
+def test_too_few_to_hold_out_is_told():
+    X, y = rare_positives(40)
+    y[:] = 0
+    y[3] = 1
+    with pytest.warns(UserWarning, match="too few samples of a class"):
+        TaskLossClassifier(**SMALL).fit(X, y)
+
+
+def test_large_sets_are_trained_in_batches():
+    X, y = rare_positives(1000)
+    model = TaskLossClassifier(batch_size=128, **SMALL).fit(X[:600], y[:600])
+    assert average_precision_score(model.decision_function(X[600:]), y[600:]) > 0.5

@@ -1,0 +1,58 @@
+"""A made-up comparison with every part that the page shows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taskloss.report import Comparison, DataCard, Feature, Run, describe_curves, describe_thresholds, thin_curve
+
+METHODS = {
+    "cross-entropy": "binary cross-entropy of the scores",
+    "direct": "direct loss, positive update",
+    "direct negative": "direct loss, negative update",
+    "hinge": "structured hinge loss",
+    "LightGBM": "gradient boosting of trees",
+}
+
+
+def simulated(*, splits: int = 4, shift: float = 0.3, **changes) -> Comparison:
+    """Scores of two normal classes; ``shift`` sets the direct methods apart from the others."""
+    rng = np.random.default_rng(0)
+    runs = []
+    for seed in range(splits):
+        target = (np.arange(600) < 60).astype(np.int64)
+        noise = rng.normal(size=600)
+        for place, method in enumerate(METHODS):
+            scores = noise + rng.normal(size=600) * 0.2 + target * (1.5 + shift * (place in (1, 2)) + 0.05 * place)
+            curves = describe_curves(scores, target, 1 / (1 + np.exp(2.5 - scores)))
+            steps, learning = thin_curve(
+                list(0.8 - 0.5 * np.exp(-np.arange(1, 300 + 20 * seed) / 40) + 0.01 * rng.normal(size=299 + 20 * seed))
+            )
+            thresholds = describe_thresholds(scores, target, 1.7 if place % 2 else None) if seed == 0 else None
+            value = float(np.mean(curves.precision))
+            runs.append(Run(method, seed, value, {"ROC AUC": 0.9}, steps, learning, 120, 1.5, curves, thresholds))
+    fields = {
+        "metric": "average precision",
+        "data": DataCard(
+            name="claims.csv",
+            source="claims.csv, 1,500 rows",
+            samples=1500,
+            positives=150,
+            target="fraud",
+            positive="yes",
+            features=(
+                Feature("amount", "number", 3, "0.5 to 120, median 17"),
+                Feature("branch", "category", 0, "north, south, 3 others"),
+            ),
+            notices=("column 'id' is left out: it counts the rows",),
+        ),
+        "test_fraction": 0.4,
+        "methods": dict(METHODS),
+        "baseline": "cross-entropy",
+        "contender": "direct",
+        "runs": tuple(runs),
+        "settings": {"Split": "60% training, 40% test", "Network": "two hidden layers"},
+        "command": "taskloss compare claims.csv --target fraud",
+        "versions": {"taskloss": "9.9", "Python": "3.x"},
+    }
+    return Comparison(**{**fields, **changes})

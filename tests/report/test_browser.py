@@ -1,0 +1,140 @@
+"""The page in a browser: no errors, a slider that moves the numbers, both themes, a phone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from taskloss.report import write_report
+from tests.report.sample import simulated
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium: the one that CHROMIUM names, else the system's, else playwright's own."""
+    system = (
+        os.environ.get("CHROMIUM")
+        or shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
+    with playwright.sync_playwright() as api:
+        try:
+            chromium = api.chromium.launch(executable_path=system, args=["--no-sandbox"])
+        except playwright.Error as error:
+            if "CI" in os.environ:
+                raise
+            pytest.skip(f"no browser: {str(error).splitlines()[0]}; run playwright install chromium")
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    page, _ = write_report(simulated(), tmp_path_factory.mktemp("page"))
+    return Path(page).as_uri()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the page; at the end, nothing may have been logged, and nothing asked for besides the page itself."""
+    pages, troubles = [], []
+
+    def visit(**options):
+        page = browser.new_page(**options)
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: None if request.url == address else troubles.append(request.url))
+        page.goto(address)
+        pages.append(page)
+        return page
+
+    yield visit
+    for page in pages:
+        page.close()
+    assert troubles == []
+
+
+def numbers(page) -> dict[str, str]:
+    return {
+        name: page.inner_text(f"#{name}")
+        for name in ("threshold", "flagged", "precision", "recall", "fscore", "tp", "fp", "fn", "tn")
+    }
+
+
+def test_slider_moves_the_numbers(visit):
+    page = visit()
+    method = simulated().runs_of("direct")[0].thresholds
+    seen = []
+    for place in (0, len(method.values) // 2, len(method.values) - 1):
+        page.evaluate(
+            f"() => {{ const s = document.getElementById('slider'); s.value = {place}; s.dispatchEvent(new Event('input')); }}"
+        )
+        shown = numbers(page)
+        tp, fp = method.true_positives[place], method.false_positives[place]
+        assert [shown[name] for name in ("tp", "fp", "fn", "tn")] == [
+            str(tp),
+            str(fp),
+            str(method.positives - tp),
+            str(method.negatives - fp),
+        ]
+        assert shown["precision"] == f"{100 * tp / (tp + fp):.1f}%"
+        assert shown["recall"] == f"{100 * tp / method.positives:.1f}%"
+        assert shown["fscore"] == f"{200 * tp / (tp + fp + method.positives):.1f}%"
+        seen.append((shown["threshold"], page.get_attribute(".histogram:not([hidden]) .cut", "d")))
+    assert len(set(seen)) == 3, "the line in the histogram moves too"
+    page.focus("#slider")
+    page.keyboard.press("ArrowLeft")
+    assert numbers(page)["threshold"] != seen[-1][0]
+
+
+def test_another_method_has_other_numbers(visit):
+    page = visit()
+    assert page.input_value("#method") == "direct"
+    before = numbers(page)
+    page.select_option("#method", "cross-entropy")
+    assert numbers(page) != before
+    assert page.locator(".histogram:visible").count() == 1
+    assert "F-score" in page.inner_text("#origin")
+
+
+def test_themes(visit):
+    colours = {}
+    for scheme in ("light", "dark"):
+        page = visit(color_scheme=scheme)
+        colours[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert colours["light"] != colours["dark"]
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colours["light"]
+    page.reload()
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colours["dark"]
+
+
+def test_legend_hides_a_method(visit):
+    page = visit()
+    lines = page.locator(".charts .line.s1")
+    assert lines.first.is_visible()
+    page.click("[data-series=s1]")
+    assert not lines.first.is_visible()
+    page.click("[data-series=s1]")
+    assert lines.first.is_visible()
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_nothing_is_wider_than_the_screen(visit, width):
+    page = visit(viewport={"width": width, "height": 800})
+    for details in page.locator("summary").all():
+        details.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_readable_without_scripts(visit):
+    page = visit(java_script_enabled=False)
+    assert "Direct training" in page.inner_text(".verdict")
+    assert page.locator("#results tbody tr").count() == 5
