@@ -110,7 +110,7 @@ def recall_at_precision(scores, target, precision, slack, margin, two_sided=Fals
     enough = np.concatenate([np.where(positive, precision - 1, precision), [0.0, -positive.sum()]])
     lower = np.zeros(n + 2)
     lower[n] = -np.inf
-    cost = np.concatenate([-positive / positive.sum(), [0.0, slack]])
+    cost = np.concatenate([-positive.astype(float) / positive.sum(), [0.0, slack]])
     return Data(
         cost, np.vstack([rows, enough]), np.append(limits, 0.0), lower=lower, upper=np.concatenate([upper, [np.inf, np.inf]])
     )

@@ -33,7 +33,9 @@ def soft_position(score, positive, margin, squash):
     """``psi`` of a sample, and its derivative in the score."""
     phi = math.tanh(score) if squash else score
     slope = 1.0 - phi * phi if squash else 1.0
-    return (1.0 - margin) * phi - (margin if positive else -margin), (1.0 - margin) * slope
+    # In this form a phi of -1 and of 1 on the wrong side stay there exactly.
+    psi = phi - margin * (1.0 + phi) if positive else phi + margin * (1.0 - phi)
+    return psi, (1.0 - margin) * slope
 
 
 @inlined_kernel

@@ -35,8 +35,9 @@ def fscore_coefficients(beta: float) -> tuple[Coefficients, Coefficients]:
 
 def soft_positions(scores: Tensor, positive: Tensor, margin: float, phi: Phi | None) -> Tensor:
     """``psi``: the position of each sample, drawn toward the wrong side by the margin; ``phi`` is tanh unless told otherwise."""
-    side = torch.where(positive, -margin, margin).to(scores)
-    return (1.0 - margin) * (torch.tanh(scores) if phi is None else phi(scores)) + side
+    place = torch.tanh(scores) if phi is None else phi(scores)
+    # In this form a phi of -1 and of 1 on the wrong side stay there exactly, and no limit of a label becomes a rounding error.
+    return torch.where(positive, place - margin * (1.0 + place), place + margin * (1.0 - place))
 
 
 def ratio_program(
