@@ -24,6 +24,7 @@ from taskloss.kernels.lp_program import (
     write_values,
 )
 from taskloss.kernels.lp_scaling import equilibrate, scale_program
+from taskloss.kernels.sparse_ldl import ENOUGH
 
 
 @inner_kernel
@@ -32,9 +33,9 @@ def _program(entries, cost, quadratic, low, high, item):
 
 
 @kernel
-def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit_scale, cost_scale):
-    """Equilibrate all the items in place; the scales are written."""
-    for item in range(len(cost)):
+def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit_scale, cost_scale, items):
+    """Equilibrate ``items`` in place; the scales are written."""
+    for item in items:
         equilibrate(pattern, entries[item], row_scale[item], column_scale[item])
         limit_scale[item], cost_scale[item] = scale_program(
             pattern, entries[item], cost[item], low[item], high[item], row_scale[item], column_scale[item]
@@ -54,6 +55,7 @@ def interior_many(
     items,
     softness,
     smallest_shift,
+    enough,
     tolerance,
     max_steps,
     trace,
@@ -73,6 +75,7 @@ def interior_many(
             multipliers[item],
             softness,
             smallest_shift,
+            enough,
             tolerance,
             max_steps,
             trace[item, steps[item] :],
@@ -173,8 +176,10 @@ def check_ray(pattern, entries, cost, low, high, direction):
 
 
 @kernel
-def sensitivities_many(pattern, entries, active, right, items, unseen, duals):
-    """``(I - B^+ B) right`` and ``B^{+T} right`` of each item, B its active rows at the variables that are not at a bound.
+def sensitivities_many(pattern, entries, active, right, items, unseen, duals, held):
+    """``(I - B^+ B) right``, ``lam = B^{+T} right`` and ``A' lam`` of each item.
+
+    B: its active rows at the variables that are not at a bound.
 
     The rows are scaled to a largest entry near 1 first, so that the shift of the factorization means the same for all; ``B^+``
     does not change where the rows of B are independent, and where they are not it weighs them equally.
@@ -194,19 +199,24 @@ def sensitivities_many(pattern, entries, active, right, items, unseen, duals):
             for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
                 scaled[entry] = entries[item, entry] * scale[row]
         factorize_active(pattern, scaled, system, active[item])
-        solve_system(pattern, system, right[item], nothing, unseen[item], duals[item], 5)
+        solve_system(pattern, system, right[item], nothing, unseen[item], duals[item], ENOUGH, 5)
         for row in range(m):
             duals[item, row] = duals[item, row] * scale[row] if active[item, row] else 0.0
+        held[item] = 0.0
+        for row in range(m):
+            if duals[item, row] != 0.0:
+                for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+                    held[item, pattern.columns[entry]] += entries[item, entry] * duals[item, row]
 
 
 @kernel
-def penalty_solve_many(pattern, entries, cost, quadratic, low, high, active, sigma, right, solved):
+def penalty_solve_many(pattern, entries, cost, quadratic, low, high, active, sigma, right, items, solved):
     """``H^{-1} right`` of each item, H the Hessian of the penalty function with these active lines."""
     system = make_system(pattern)
     nothing = np.zeros(len(pattern.at_row))
     ignored = np.empty(len(pattern.at_row))
-    for item in range(len(right)):
+    for item in items:
         program = _program(entries, cost, quadratic, low, high, item)
         write_penalty_matrix(pattern, program, system, active[item], sigma, sigma * 1e-12)
         factorize_system(pattern, system)
-        solve_system(pattern, system, right[item], nothing, solved[item], ignored, 10)
+        solve_system(pattern, system, right[item], nothing, solved[item], ignored, ENOUGH, 10)

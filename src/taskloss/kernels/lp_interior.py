@@ -29,6 +29,7 @@ from taskloss.kernels.lp_program import (
     write_stationarity,
     write_values,
 )
+from taskloss.kernels.sparse_ldl import ENOUGH
 
 ROUNDS = 10
 """At most so many rounds of refinement a step; two lose accuracy on badly conditioned programs."""
@@ -63,28 +64,31 @@ def _kinds(program):
 
 
 @inner_kernel
-def _write_matrix(pattern, program, system, kinds, theta, softness, shift):
-    """The system with weights theta. A fixed column is taken out: its entries are zero."""
-    n = len(program.cost)
-    m = len(program.low) - n
+def _write_entries(pattern, program, system, kinds):
+    """The part of the system that stays: A. A fixed column is taken out: its entries are zero."""
+    m = len(program.low) - len(program.cost)
     for entry in range(len(program.entries)):
         fixed = kinds.equation[m + pattern.columns[entry]]
         system.matrix[pattern.at_entry[entry]] = 0.0 if fixed else program.entries[entry]
-    for k in range(len(pattern.unknown)):
-        unknown = pattern.unknown[k]
-        if unknown < n:
-            fixed = kinds.equation[m + unknown]
-            system.shift[k] = 0.0 if fixed else shift
-            system.matrix[pattern.at_column[unknown]] = 1.0 if fixed else theta[m + unknown] + shift
-        else:
-            row = unknown - n
-            system.shift[k] = -shift
-            if kinds.equation[row]:
-                system.matrix[pattern.at_row[row]] = -softness - shift
-            elif theta[row] > 0.0:
-                system.matrix[pattern.at_row[row]] = -1.0 / theta[row] - softness - shift
-            else:
-                system.matrix[pattern.at_row[row]] = -1e20
+
+
+@inner_kernel
+def _write_diagonal(pattern, program, system, kinds, theta, softness, shift):
+    """The part with the weights theta."""
+    n = len(program.cost)
+    m = len(program.low) - n
+    for column in range(n):
+        fixed = kinds.equation[m + column]
+        system.shift[pattern.column_place[column]] = 0.0 if fixed else shift
+        system.matrix[pattern.at_column[column]] = 1.0 if fixed else theta[m + column] + shift
+    for row in range(m):
+        system.shift[pattern.row_place[row]] = -shift
+        weight = 1e20
+        if kinds.equation[row]:
+            weight = softness + shift
+        elif theta[row] > 0.0:
+            weight = 1.0 / theta[row] + softness + shift
+        system.matrix[pattern.at_row[row]] = -weight
 
 
 @inner_kernel
@@ -97,7 +101,7 @@ def _start(pattern, program, system, kinds, x, sides, equation_dual):
     for row in range(m):
         if kinds.equation[row]:
             theta[row] = 1e6
-    _write_matrix(pattern, program, system, kinds, theta, 0.0, 1e-6)
+    _write_diagonal(pattern, program, system, kinds, theta, 0.0, 1e-6)
     system.shift[:] = 0.0
     factorize_system(pattern, system)
     middle = np.zeros(lines)
@@ -115,13 +119,13 @@ def _start(pattern, program, system, kinds, x, sides, equation_dual):
         if kinds.equation[m + column]:
             fixed[column] = middle[m + column]
     write_values(pattern, program.entries, fixed, values)
-    solve_system(pattern, system, middle[m:], middle[:m] - values[:m], x, rows, 1)
+    solve_system(pattern, system, middle[m:], middle[:m] - values[:m], x, rows, ENOUGH, 1)
     for column in range(n):
         if kinds.equation[m + column]:
             x[column] = fixed[column]
     write_values(pattern, program.entries, x, values)
     dual = np.empty(lines)
-    solve_system(pattern, system, -program.cost, np.zeros(m), dual[m:], dual[:m], 1)
+    solve_system(pattern, system, -program.cost, np.zeros(m), dual[m:], dual[:m], ENOUGH, 1)
     outside = 0.0
     wrong = 0.0
     for line in range(lines):
@@ -262,7 +266,7 @@ def _move(kinds, sides, step, primal, dual):
 
 @inner_kernel
 def _solve_direction(
-    pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, rounds
+    pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, enough
 ):
     """Change of the values and of the row duals.
 
@@ -271,7 +275,7 @@ def _solve_direction(
     """
     n = len(program.cost)
     m = len(program.low) - n
-    error = solve_system(pattern, system, right_columns, right_rows, change[m:], dual_change, rounds)
+    error = solve_system(pattern, system, right_columns, right_rows, change[m:], dual_change, enough, ROUNDS)
     write_values(pattern, program.entries, change[m:].copy(), change)
     for row in range(m):
         if not kinds.equation[row] and theta[row] >= 1.0:
@@ -282,11 +286,12 @@ def _solve_direction(
 
 
 @inner_kernel
-def interior_method(pattern, program, system, x, multipliers, softness, smallest_shift, tolerance, max_steps, trace):
+def interior_method(pattern, program, system, x, multipliers, softness, smallest_shift, enough, tolerance, max_steps, trace):
     """Follow the central path; ``x`` and ``multipliers`` receive the best point met. Returns (its error, steps).
 
     ``softness`` above zero lets the rows miss their limits at a quadratic price: ``min cost'x + |e|^2 / (2 softness)`` with
-    ``A x - e`` within the limits, where ``e`` is softness times the row multipliers.
+    ``A x - e`` within the limits, where ``e`` is softness times the row multipliers. ``enough``: the relative error of a step's
+    system that is not refined further.
     """
     n = len(x)
     lines = len(program.low)
@@ -298,6 +303,7 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
     nothing.low_dual[:] = 0.0
     nothing.high_dual[:] = 0.0
     equation_dual = np.zeros(lines)
+    _write_entries(pattern, program, system, kinds)
     _start(pattern, program, system, kinds, x, sides, equation_dual)
     values = np.empty(lines)
     change = np.empty(lines)
@@ -343,7 +349,7 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             theta[line] = weight
         _write_right_side(program, kinds, values, sides, gradient, theta, 0.0, nothing, collected, right_columns, right_rows)
         for _ in range(6):
-            _write_matrix(pattern, program, system, kinds, theta, softness, shift)
+            _write_diagonal(pattern, program, system, kinds, theta, softness, shift)
             factorize_system(pattern, system)
             unsolved = _solve_direction(
                 pattern,
@@ -357,7 +363,7 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
                 right_rows,
                 change,
                 dual_change,
-                ROUNDS,
+                enough,
             )
             if unsolved <= 0.1:
                 break
@@ -381,7 +387,7 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             target = mu * min(max((reached / count / mu) ** 3, 1e-8), 1.0)
         _write_right_side(program, kinds, values, sides, gradient, theta, target, step, collected, right_columns, right_rows)
         _solve_direction(
-            pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, ROUNDS
+            pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, enough
         )
         primal, dual = _write_step(program, kinds, values, sides, change, target, step, step)
         inside = min(max(0.9, 1.0 - mu), 0.9995)

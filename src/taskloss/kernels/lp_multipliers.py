@@ -32,6 +32,7 @@ from taskloss.kernels.lp_program import (
     write_stationarity,
     write_values,
 )
+from taskloss.kernels.sparse_ldl import ENOUGH
 
 LARGEST_SIGMA = 1e8
 INNER_STEPS = 60
@@ -147,7 +148,7 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
         damping = sigma * max(1e-12, min(1e-4, remaining))
         write_penalty_matrix(pattern, program, system, active, sigma, damping)
         factorize_system(pattern, system)
-        solve_system(pattern, system, -gradient, no_rows, direction, ignored, 2)
+        solve_system(pattern, system, -gradient, no_rows, direction, ignored, ENOUGH, 2)
         slope = np.dot(gradient, direction)
         if not slope < 0.0:
             direction[:] = -gradient

@@ -25,6 +25,7 @@ from taskloss.kernels.lp_program import (
     write_stationarity,
     write_values,
 )
+from taskloss.kernels.sparse_ldl import ENOUGH
 
 SHIFT = 1e-10
 
@@ -41,9 +42,10 @@ def factorize_active(pattern, entries, system, active):
         system.matrix[pattern.at_row[row]] = -SHIFT if active[row] else -1.0
     for column in range(n):
         system.matrix[pattern.at_column[column]] = 1.0
-    for k in range(len(pattern.unknown)):
-        unknown = pattern.unknown[k]
-        system.shift[k] = -SHIFT if unknown >= n and active[unknown - n] else 0.0
+    system.shift[:] = 0.0
+    for row in range(m):
+        if active[row]:
+            system.shift[pattern.row_place[row]] = -SHIFT
     factorize_system(pattern, system)
 
 
@@ -77,7 +79,9 @@ def polish_primal(pattern, program, system, x, multipliers, active):
         write_values(pattern, program.entries, moved, values)
         for row in range(m):
             missing[row] = _limit(program, multipliers, row, values[row]) - values[row] if active[row] else 0.0
-        solve_system(pattern, system, np.zeros(n), missing, change, ignored, 3)
+        if largest(missing) <= 1e-15:
+            break
+        solve_system(pattern, system, np.zeros(n), missing, change, ignored, ENOUGH, 3)
         for column in range(n):
             if not active[m + column]:
                 moved[column] += change[column]
@@ -108,7 +112,9 @@ def polish_dual(pattern, program, system, x, multipliers, active):
         for column in range(n):
             if active[m + column]:
                 gradient[column] = 0.0
-        solve_system(pattern, system, -gradient, np.zeros(m), seen, change, 3)
+        if largest(gradient) <= 1e-15:
+            break
+        solve_system(pattern, system, -gradient, np.zeros(m), seen, change, ENOUGH, 3)
         for row in range(m):
             if active[row]:
                 moved[row] += change[row]
@@ -139,7 +145,7 @@ def is_determined(pattern, system, active):
             probe[column] = 0.5 + (0.6180339887498949 * (column + 1)) % 1.0
     free = np.empty(n)
     ignored = np.empty(m)
-    solve_system(pattern, system, probe, np.zeros(m), free, ignored, 3)
+    solve_system(pattern, system, probe, np.zeros(m), free, ignored, 1e-8, 3)
     unseen = 0.0
     for column in range(n):
         if not active[m + column]:

@@ -19,29 +19,25 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, inner_kernel
-from taskloss.kernels.sparse_ldl import factorize, solve_refined
+from taskloss.kernels.sparse_ldl import Structure, factorize, solve_refined, write_weights
 
 
 class Pattern(NamedTuple):
     """Where the nonzeros are: shared by all the programs of a batch.
 
-    ``row_start``, ``columns``: A by rows. ``start``, ``row_numbers``: upper triangle of the system by columns, in elimination
-    order. ``at_entry``, ``at_column``, ``at_row``: where A's entries and the two diagonals stand in it. ``unknown``: which
-    unknown each position of the order is (columns ``0..n-1``, then rows). ``sign``: of its pivot. ``parent``,
-    ``factor_start``: the elimination tree.
+    ``row_start``, ``columns``: A by rows. ``structure``: of the system in elimination order. ``at_entry``, ``at_column``,
+    ``at_row``: where A's entries and the two diagonals stand in its upper triangle. ``column_place``, ``row_place``: the position
+    of each unknown in the order.
     """
 
     row_start: np.ndarray
     columns: np.ndarray
-    start: np.ndarray
-    row_numbers: np.ndarray
+    structure: Structure
     at_entry: np.ndarray
     at_column: np.ndarray
     at_row: np.ndarray
-    unknown: np.ndarray
-    sign: np.ndarray
-    parent: np.ndarray
-    factor_start: np.ndarray
+    column_place: np.ndarray
+    row_place: np.ndarray
 
 
 class Program(NamedTuple):
@@ -55,29 +51,30 @@ class Program(NamedTuple):
 
 
 class System(NamedTuple):
-    """Room for the matrix of a Newton step, its factor and its solution."""
+    """Room for the matrix of a Newton step, its factor and its solution. ``shift`` is of the unknowns in elimination order."""
 
     matrix: np.ndarray
     shift: np.ndarray
-    factor_index: np.ndarray
+    weight: np.ndarray
     factor: np.ndarray
     pivots: np.ndarray
     right_side: np.ndarray
     solution: np.ndarray
     residual: np.ndarray
+    row: np.ndarray
 
 
 @inner_kernel
 def make_system(pattern):
     """Empty room for ``pattern``."""
-    size = len(pattern.unknown)
-    fill = pattern.factor_start[size]
+    size = len(pattern.structure.sign)
     return System(
-        np.zeros(len(pattern.row_numbers)),
+        np.zeros(len(pattern.structure.row_numbers)),
         np.zeros(size),
-        np.empty(fill, np.int64),
-        np.empty(fill),
+        np.zeros(size),
+        np.empty(len(pattern.structure.factor_index)),
         np.empty(size),
+        np.zeros(size),
         np.zeros(size),
         np.zeros(size),
         np.zeros(size),
@@ -177,46 +174,36 @@ def relative_gap(program, x, multipliers):
 @inner_kernel
 def factorize_system(pattern, system):
     """Factorize the matrix that was written into ``system``."""
-    return factorize(
-        pattern.start,
-        pattern.row_numbers,
-        system.matrix,
-        pattern.sign,
-        pattern.parent,
-        pattern.factor_start,
-        system.factor_index,
-        system.factor,
-        system.pivots,
-    )
+    write_weights(pattern.structure, system.matrix, system.weight)
+    return factorize(pattern.structure, system.matrix, system.factor, system.pivots, system.row)
 
 
 @inner_kernel
-def solve_system(pattern, system, right_columns, right_rows, columns, rows, rounds):
+def solve_system(pattern, system, right_columns, right_rows, columns, rows, enough, rounds):
     """Write the solution to ``columns`` and ``rows``; returns the relative error that remains after refinement."""
     n = len(columns)
-    for k in range(len(pattern.unknown)):
-        unknown = pattern.unknown[k]
-        system.right_side[k] = right_columns[unknown] if unknown < n else right_rows[unknown - n]
+    m = len(rows)
+    for column in range(n):
+        system.right_side[pattern.column_place[column]] = right_columns[column]
+    for row in range(m):
+        system.right_side[pattern.row_place[row]] = right_rows[row]
     error = solve_refined(
-        pattern.start,
-        pattern.row_numbers,
+        pattern.structure,
         system.matrix,
         system.shift,
-        pattern.factor_start,
-        system.factor_index,
+        system.weight,
         system.factor,
         system.pivots,
         system.right_side,
         system.solution,
         system.residual,
+        enough,
         rounds,
     )
-    for k in range(len(pattern.unknown)):
-        unknown = pattern.unknown[k]
-        if unknown < n:
-            columns[unknown] = system.solution[k]
-        else:
-            rows[unknown - n] = system.solution[k]
+    for column in range(n):
+        columns[column] = system.solution[pattern.column_place[column]]
+    for row in range(m):
+        rows[row] = system.solution[pattern.row_place[row]]
     return error
 
 

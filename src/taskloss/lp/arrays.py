@@ -1,16 +1,14 @@
-"""From tensors to the arrays of the compiled solvers, one row an item of the batch, and back."""
+"""From tensors to the arrays of the compiled solvers, one row an item of the batch."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 
 from taskloss.kernels.lp_program import Pattern
-from taskloss.lp.coordinates import coordinates
+from taskloss.lp.coordinates import Coordinates
 from taskloss.lp.problem import UNLIMITED, LinearProgram
 from taskloss.lp.structure import pattern_of
 
@@ -36,6 +34,11 @@ class Arrays:
         """Inequalities and equations."""
         return len(self.pattern.at_row)
 
+    @property
+    def work(self) -> int:
+        """How long an item takes, roughly: the numbers of a factorization."""
+        return len(self.pattern.structure.factor_index) + len(self.pattern.structure.row_numbers)
+
     def program(self) -> tuple[np.ndarray, ...]:
         """The arrays that every kernel takes, in its order."""
         return self.entries, self.cost, self.quadratic, self.low, self.high
@@ -48,47 +51,41 @@ class Arrays:
 def arrays_of(problem: LinearProgram) -> Arrays:
     """Read a problem: the nonzero pattern of the whole batch, and float64 numbers."""
     items, n = problem.batch_size or 1, problem.num_variables
-    rows = [_entries(matrix, items) for matrix in (problem.A_ub, problem.A_eq) if matrix is not None]
-    row_counts = [count for *_, count in rows]
-    offsets = np.concatenate([[0], np.cumsum(row_counts)]).astype(np.int64)
-    row_index = np.concatenate(
-        [index + offset for (index, *_), offset in zip(rows, offsets, strict=False)] or [np.empty(0, np.int64)]
-    )
-    columns = np.concatenate([columns for _, columns, *_ in rows] or [np.empty(0, np.int64)])
-    values = np.concatenate([values for _, _, values, _ in rows] or [np.empty((items, 0))], axis=1)
-    m = int(offsets[-1])
-    row_start = np.concatenate([[0], np.cumsum(np.bincount(row_index, minlength=m))]).astype(np.int64)
-    cost = _vector(problem.c, items, n, 0.0)
-    ub, eq = _rows(problem.A_ub), _rows(problem.A_eq)
-    b_eq = _vector(problem.b_eq, items, eq, 0.0)
-    high = np.concatenate([_vector(problem.b_ub, items, ub, np.inf), b_eq, _vector(problem.upper, items, n, np.inf)], axis=1)
-    low = np.concatenate([np.full((items, ub), -np.inf), b_eq, _vector(problem.lower, items, n, -np.inf)], axis=1)
+    ub, eq = problem.num_inequalities, problem.num_equations
+    m = ub + eq
+    low, high = np.full((items, m + n), -np.inf), np.full((items, m + n), np.inf)
+    for limits, start, value in (
+        (high, 0, problem.b_ub),
+        (high, ub, problem.b_eq),
+        (low, ub, problem.b_eq),
+        (low, m, problem.lower),
+        (high, m, problem.upper),
+    ):
+        if value is not None:
+            limits[:, start : start + value.shape[-1]] = _numbers(value)
     high[high >= UNLIMITED] = np.inf
     low[low <= -UNLIMITED] = -np.inf
-    return Arrays(pattern_of(row_start, columns, n), values, cost, np.zeros_like(cost), low, high)
+    cost = np.empty((items, n))
+    cost[:] = _numbers(problem.c)
+    row_start, columns, values = _stacked(problem.matrices, (ub, eq), items)
+    return Arrays(pattern_of(row_start, columns, n), values, cost, np.zeros((items, n)), low, high)
 
 
-def _rows(matrix: Any) -> int:
-    return 0 if matrix is None else int(matrix.shape[-2])
+def _numbers(value: torch.Tensor) -> np.ndarray:
+    return value.detach().to("cpu", torch.float64).numpy()
 
 
-def _vector(value: torch.Tensor | None, items: int, length: int, default: float) -> np.ndarray:
-    if value is None:
-        return np.full((items, length), default)
-    array = value.detach().to("cpu", torch.float64).numpy()
-    return np.array(np.broadcast_to(array, (items, length)))
-
-
-def _entries(matrix: Any, items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Row, column and values (a row an item) of the entries, sorted by row, then column; and how many rows there are."""
-    rows = int(matrix.shape[-2])
-    if isinstance(matrix, torch.Tensor) and matrix.layout == torch.strided:
-        dense = matrix.detach().to("cpu", torch.float64).numpy()
-        present = (dense != 0.0).any(axis=0) if dense.ndim == 3 else dense != 0.0
-        row, column = np.nonzero(present)
-        values = dense[:, row, column] if dense.ndim == 3 else np.broadcast_to(dense[row, column], (items, len(row)))
-        return row, column, np.array(values), rows
-    index, columns, stored = (part.detach().cpu().numpy() for part in coordinates(matrix))
-    table = scipy.sparse.csr_matrix((stored.astype(np.float64), (index, columns)), shape=tuple(matrix.shape))
-    row = np.repeat(np.arange(rows), np.diff(table.indptr))
-    return row, table.indices.astype(np.int64), np.tile(table.data, (items, 1)), rows
+def _stacked(
+    matrices: tuple[Coordinates | None, Coordinates | None], counts: tuple[int, int], items: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inequalities above equations, by rows: starts, columns, values."""
+    lengths, columns, values = [np.zeros(1, np.int64)], [], []
+    for matrix, count in zip(matrices, counts, strict=True):
+        if matrix is not None:
+            lengths.append(np.bincount(matrix.rows, minlength=count))
+            columns.append(matrix.columns)
+            values.append(matrix.numbers(items))
+    row_start = np.cumsum(np.concatenate(lengths))
+    if not columns:
+        return row_start, np.empty(0, np.int64), np.empty((items, 0))
+    return row_start, np.concatenate(columns), np.concatenate(values, axis=1)

@@ -11,10 +11,11 @@ import torch
 from taskloss._checks import check_choice, check_count, check_positive
 from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays, arrays_of
-from taskloss.lp.gradients import active_set_linearized, smoothed_linearized, value_linearized
+from taskloss.lp.gradients import attached, of_active_set, of_smoothed, of_value
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import solve_arrays
+from taskloss.lp.solver import Run, shaped_as
+from taskloss.lp.threads import in_threads
 from taskloss.lp.unrolled import newton_steps
 
 GRADIENTS = ("active_set", "unrolled", "value", "smoothed")
@@ -59,44 +60,53 @@ def differentiable_solve(
     check_positive("tolerance", tolerance)
     check_count("max_steps", max_steps)
     arrays = arrays_of(problem)
-    solution = solve_arrays(problem, arrays, "newton", epsilon, tolerance, max_steps, warm_start, False)
+    run = Run(arrays)
+    if warm_start is not None:
+        run.begin_at(warm_start)
+    run.search("newton", tolerance, max_steps, warm_start is not None)
+    found = run.found()
+    solution = run.solution(problem, found, tolerance)
+    x, of_x = solution.x, None
     if gradient == "active_set":
-        x = active_set_linearized(problem, solution, arrays)
-    elif gradient == "value":
-        x = solution.x
-    else:
-        arrays.quadratic[:] = ridge
-        minimizer, multipliers = _minimize_penalty(arrays, solution, epsilon, max_steps)
+        of_x = of_active_set(arrays, found)
+    elif gradient != "value":
+        arrays = dataclasses.replace(arrays, quadratic=np.full_like(arrays.cost, ridge))
+        minimizer, multipliers = _minimize_penalty(arrays, found.x, epsilon, max_steps)
+        x = shaped_as(problem, minimizer)
         if gradient == "smoothed":
-            x = smoothed_linearized(problem, arrays, minimizer, multipliers, epsilon, ridge)
-        else:
-            start = torch.from_numpy(minimizer if problem.batch_size is not None else minimizer[0]).to(problem.c)
-            x = newton_steps(problem, start, epsilon, ridge, steps)
-    return dataclasses.replace(solution, x=x, objective=value_linearized(problem, solution))
+            of_x = of_smoothed(arrays, minimizer, multipliers, epsilon)
+    attached_x, objective = attached(problem, x, solution.objective, of_x, of_value(arrays, found))
+    if gradient == "unrolled":
+        attached_x = newton_steps(problem, x, epsilon, ridge, steps)
+    return dataclasses.replace(solution, x=attached_x, objective=objective)
 
 
-def _minimize_penalty(arrays: Arrays, solution: Solution, epsilon: float, max_steps: int) -> tuple[np.ndarray, np.ndarray]:
+def _minimize_penalty(arrays: Arrays, start: np.ndarray, epsilon: float, max_steps: int) -> tuple[np.ndarray, np.ndarray]:
     """The minimizer of the penalty function and its multipliers, started from the solution of the program."""
-    x = np.atleast_2d(solution.x.detach().to("cpu", torch.float64).numpy()).copy()
-    x[~np.isfinite(x)] = 0.0
+    x = np.where(np.isfinite(start), start, 0.0)
     multipliers = np.zeros_like(arrays.low)
     items = len(x)
     flags, steps = np.zeros(items, np.bool_), np.zeros(items, np.int64)
-    lp_batch.multipliers_many(
-        arrays.pattern,
-        *arrays.program(),
-        x,
-        multipliers,
+    no_trace, ray = np.empty((items, 0, x.shape[1])), np.zeros_like(x)
+    in_threads(
         np.arange(items),
-        1.0 / epsilon,
-        1,
-        1e-12,
-        max_steps,
-        np.empty((items, 0, x.shape[1])),
-        steps,
-        flags,
-        flags,
-        np.zeros_like(x),
+        lambda some: lp_batch.multipliers_many(
+            arrays.pattern,
+            *arrays.program(),
+            x,
+            multipliers,
+            some,
+            1.0 / epsilon,
+            1,
+            1e-12,
+            max_steps,
+            no_trace,
+            steps,
+            flags,
+            flags,
+            ray,
+        ),
+        arrays.work,
     )
     return x, multipliers
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
 
-from taskloss.lp.coordinates import coordinates
+from taskloss.lp.coordinates import Coordinates, coordinates
 
 UNLIMITED = 1e20
 """A bound beyond this counts as none."""
@@ -21,9 +23,9 @@ class LinearProgram:
 
     With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e,
     n)``, ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one
-    are shared by the whole batch. The matrices are dense tensors, torch sparse matrices or scipy sparse matrices (sparse ones
-    are shared by the batch). What is left out is absent: **without** ``lower`` **a variable may be negative**, unlike in
-    ``scipy.optimize.linprog``.
+    are shared by the whole batch. The matrices are dense tensors, torch sparse tensors (COO or CSR) or scipy sparse matrices;
+    a sparse matrix an item is a batched CSR tensor with the same places in all of them. What is left out is absent:
+    **without** ``lower`` **a variable may be negative**, unlike in ``scipy.optimize.linprog``.
 
     >>> import torch
     >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
@@ -38,6 +40,8 @@ class LinearProgram:
     b_eq: torch.Tensor | None = None
     lower: torch.Tensor | None = None
     upper: torch.Tensor | None = None
+    matrices: tuple[Coordinates | None, Coordinates | None] = dataclasses.field(init=False, repr=False)
+    """The entries of ``A_ub`` and ``A_eq``."""
 
     def __post_init__(self) -> None:
         c = _check_vector("c", self.c)
@@ -52,6 +56,8 @@ class LinearProgram:
                 object.__setattr__(self, name, bound)
         self._check_batch()
         self._check_kind()
+        matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
+        object.__setattr__(self, "matrices", matrices)
         self._check_numbers()
 
     @property
@@ -60,6 +66,16 @@ class LinearProgram:
         return int(self.c.shape[-1])
 
     @property
+    def num_inequalities(self) -> int:
+        """Rows of ``A_ub``."""
+        return 0 if self.b_ub is None else int(self.b_ub.shape[-1])
+
+    @property
+    def num_equations(self) -> int:
+        """Rows of ``A_eq``."""
+        return 0 if self.b_eq is None else int(self.b_eq.shape[-1])
+
+    @functools.cached_property
     def batch_size(self) -> int | None:
         """How many programs; None for one without a batch axis."""
         sizes = [size for _, size in self._batch_sizes()]
@@ -105,20 +121,21 @@ class LinearProgram:
                 )
 
     def _check_numbers(self) -> None:
-        for name in ("c", "A_ub", "A_eq", "b_eq"):
-            value = getattr(self, name)
+        values = [None if matrix is None else matrix.values for matrix in self.matrices]
+        for name, value in (("c", self.c), ("A_ub", values[0]), ("A_eq", values[1]), ("b_eq", self.b_eq)):
             if value is not None and not _all_finite(value):
                 raise ValueError(f"{name} contains NaN or an infinite value; expected finite numbers")
-        if self.b_ub is not None and bool((self.b_ub.isnan() | (self.b_ub == -torch.inf)).any()):
+        # A minimum or maximum of anything with a NaN is NaN, and every comparison with it is false.
+        if self.num_inequalities and self.b_ub is not None and not float(self.b_ub.detach().min()) > -math.inf:
             raise ValueError("b_ub contains NaN or -inf; expected numbers, or inf for a row without a limit")
-        for name, wrong in (("lower", torch.inf), ("upper", -torch.inf)):
-            bound = getattr(self, name)
-            if bound is not None and bool((bound.isnan() | (bound == wrong)).any()):
-                raise ValueError(f"{name} contains NaN or {wrong}; expected numbers, or {-wrong} for no bound")
+        if self.lower is not None and not float(self.lower.detach().max()) < math.inf:
+            raise ValueError("lower contains NaN or inf; expected numbers, or -inf for no bound")
+        if self.upper is not None and not float(self.upper.detach().min()) > -math.inf:
+            raise ValueError("upper contains NaN or -inf; expected numbers, or inf for no bound")
         if self.lower is not None and self.upper is not None:
-            crossed = torch.nonzero(self.lower > self.upper)
-            if len(crossed):
-                j = int(crossed[0, -1])
+            crossed = self.lower > self.upper
+            if bool(crossed.any()):
+                j = int(crossed.nonzero()[0, -1])
                 raise ValueError(f"lower > upper for variable {j}; expected lower <= upper everywhere")
 
 
@@ -145,17 +162,13 @@ def _check_matrix(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a torch.Tensor or a scipy sparse matrix, got {type(value).__name__}")
     if value.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use {name}.double()")
-    dense = value.layout == torch.strided
-    if value.ndim not in ((2, 3) if dense else (2,)):
-        expected = (
-            "(rows, variables), with or without a batch axis"
-            if dense
-            else "(rows, variables): a sparse matrix is shared by the batch"
-        )
+    if value.layout not in (torch.strided, torch.sparse_coo, torch.sparse_csr):
+        raise TypeError(f"{name} must be dense, COO or CSR, got {value.layout}; use {name}.to_sparse_csr()")
+    if value.ndim not in (2, 3) or (value.layout == torch.sparse_coo and value.ndim == 3):
+        expected = "(rows, variables), with or without a batch axis; a batch of sparse matrices must be CSR"
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {expected}")
 
 
-def _all_finite(value: Any) -> bool:
-    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
-        return bool(value.isfinite().all())
-    return bool(coordinates(value).values.isfinite().all())
+def _all_finite(value: torch.Tensor) -> bool:
+    """Almost always told by the sum alone, which is undefined or infinite if anything is."""
+    return math.isfinite(value.detach().sum()) or bool(value.isfinite().all())

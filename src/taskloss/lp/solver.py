@@ -14,6 +14,8 @@ duals by thresholding, the primal from the active rows. Exact when epsilon is sm
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 
@@ -29,8 +31,8 @@ INTERIOR_STEPS = 200
 FINISHING_STEPS = 150
 WARM_STEPS = 60
 UPDATES = 500
-SHIFTS = (1e-11, 1e-13)
-"""Regularization of the interior method: the usual, and what helps a few programs that it holds back."""
+ATTEMPTS = ((1e-11, 1e-8), (1e-13, 1e-13), (1e-9, 1e-13))
+"""Regularization of the interior method, and how exactly its steps are solved: the usual, and what helps where that fails."""
 TIGHT = 1e-9
 """A line of a scaled program is at its limit when it is nearer than this."""
 
@@ -62,34 +64,20 @@ def solve(
     check_positive("epsilon", epsilon)
     check_positive("tolerance", tolerance)
     check_count("max_steps", max_steps)
-    return solve_arrays(problem, arrays_of(problem), method, epsilon, tolerance, max_steps, warm_start, trace)
-
-
-def solve_arrays(
-    problem: LinearProgram,
-    given: Arrays,
-    method: str,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-    warm_start: Solution | None,
-    trace: bool,
-) -> Solution:
-    """``solve`` for a problem whose arrays were read already."""
-    run = Run(given, max_steps if trace else 0, scaled=method != "penalty")
+    run = Run(arrays_of(problem), max_steps if trace else 0, scaled=method != "penalty")
     if warm_start is not None:
         run.begin_at(warm_start)
     if method == "penalty":
         run.minimize_penalty(epsilon, tolerance, max_steps)
     else:
         run.search(method, tolerance, max_steps, warm_start is not None)
-    return run.solution(problem, tolerance)
+    return run.solution(problem, run.found(), tolerance)
 
 
 class Run:
     """The state of one solve: scaled arrays, iterates, what each item has come to."""
 
-    def __init__(self, given: Arrays, traced: int, scaled: bool = True) -> None:
+    def __init__(self, given: Arrays, traced: int = 0, scaled: bool = True) -> None:
         items, n, m = given.num_items, given.cost.shape[1], given.num_rows
         self.given = given
         self.scaled = Arrays(given.pattern, *(array.copy() for array in given.program()))
@@ -97,16 +85,11 @@ class Run:
         self.limit_scale, self.cost_scale = np.ones(items), np.ones(items)
         if scaled:
             part = self.scaled
-            lp_batch.scale_many(
-                part.pattern,
-                part.entries,
-                part.cost,
-                part.low,
-                part.high,
-                self.row_scale,
-                self.column_scale,
-                self.limit_scale,
-                self.cost_scale,
+            scales = self.row_scale, self.column_scale, self.limit_scale, self.cost_scale
+            in_threads(
+                np.arange(items),
+                lambda some: lp_batch.scale_many(part.pattern, part.entries, part.cost, part.low, part.high, *scales, some),
+                part.work,
             )
         self.x, self.multipliers = np.zeros((items, n)), np.zeros((items, m + n))
         self.error, self.steps = np.full(items, np.inf), np.zeros(items, np.int64)
@@ -155,16 +138,16 @@ class Run:
         self.status[self.error <= tolerance] = Status.OPTIMAL
 
     def _from_inside(self, items: np.ndarray, tolerance: float, max_steps: int) -> None:
-        """The interior method and the multiplier method after it.
-
-        Once more with less regularization where that was not enough.
-        """
-        for smallest_shift in SHIFTS:
-            if len(items):
-                self._from_inside_once(items, smallest_shift, tolerance, max_steps)
+        """The interior method and the multiplier method after it; again with other settings where that was not enough."""
+        for shift, enough in ATTEMPTS:
+            before = self.x.copy(), self.multipliers.copy(), self.error.copy()
+            self._step_inside(items, shift, enough, tolerance, max_steps)
+            self._restore(items, before, 0.0)
             items = items[(self.error[items] > 100.0 * tolerance) & (self.error[items] <= 1e-3)]
+            if not len(items):
+                return
 
-    def _from_inside_once(self, items: np.ndarray, smallest_shift: float, tolerance: float, max_steps: int) -> None:
+    def _step_inside(self, items: np.ndarray, shift: float, enough: float, tolerance: float, max_steps: int) -> None:
         part = self.scaled
         in_threads(
             items,
@@ -175,18 +158,25 @@ class Run:
                 self.multipliers,
                 some,
                 0.0,
-                smallest_shift,
+                shift,
+                enough,
                 tolerance,
                 min(INTERIOR_STEPS, max_steps),
                 self.trace,
                 self.error,
                 self.steps,
             ),
+            part.work,
         )
         near = items[self.error[items] <= 1e-3]
-        x, multipliers, error = self.x.copy(), self.multipliers.copy(), self.error.copy()
+        before = self.x.copy(), self.multipliers.copy(), self.error.copy()
         self._update_multipliers(near, 1e3, tolerance, min(FINISHING_STEPS, max_steps))
-        worse = near[self.error[near] > np.maximum(error[near], tolerance)]
+        self._restore(near, before, tolerance)
+
+    def _restore(self, items: np.ndarray, before: tuple[np.ndarray, np.ndarray, np.ndarray], enough: float) -> None:
+        """Go back where a stage made an item worse and the error is now above ``enough``."""
+        x, multipliers, error = before
+        worse = items[self.error[items] > np.maximum(error[items], enough)]
         self.x[worse], self.multipliers[worse], self.error[worse] = x[worse], multipliers[worse], error[worse]
 
     def _update_multipliers(self, items: np.ndarray, sigma: float, tolerance: float, max_steps: int) -> None:
@@ -224,18 +214,19 @@ class Run:
                 falls,
                 ray,
             ),
+            part.work,
         )
         return converged
 
     def _judge(self, items: np.ndarray) -> None:
-        part = self.scaled
-        lp_batch.errors_many(part.pattern, *part.program(), self.x, self.multipliers, items, self.error)
+        _write_errors(self.scaled, self.x, self.multipliers, items, self.error)
 
     def _polish(self, items: np.ndarray, least_norm: bool = True) -> None:
         part = self.scaled
         in_threads(
             items,
             lambda some: lp_batch.polish_many(part.pattern, *part.program(), self.x, self.multipliers, some, self.determined),
+            part.work,
         )
         several = items[~self.determined[items]]
         if least_norm and len(several):
@@ -277,45 +268,48 @@ class Run:
     def _dual_scale(self) -> np.ndarray:
         return np.concatenate([self.row_scale, 1.0 / self.column_scale], axis=1)
 
-    def solution(self, problem: LinearProgram, tolerance: float) -> Solution:
-        """The answer in the units and types of the problem."""
-        active = self._active()
-        unscale = self.column_scale / self.limit_scale[:, None]
-        x, multipliers = self.x * unscale, self.multipliers * self._dual_scale() / self.cost_scale[:, None]
-        error, gap = np.empty(len(x)), np.empty(len(x))
-        given = self.given
-        everything = np.arange(len(x))
-        lp_batch.errors_many(given.pattern, *given.program(), x, multipliers, everything, error)
-        lp_batch.gaps_many(given.pattern, *given.program(), x, multipliers, everything, gap)
+    def found(self) -> Found:
+        """Where the run ended, in the units of the problem."""
+        part, m = self.scaled, self.given.num_rows
+        values = np.empty_like(part.low)
+        lp_batch.values_many(part.pattern, part.entries, self.x, values)
+        with np.errstate(invalid="ignore"):
+            at_high = (np.abs(part.high - values) <= TIGHT) | (self.multipliers > 0.0)
+            at_low = ((np.abs(values - part.low) <= TIGHT) | (self.multipliers < 0.0)) & ~at_high
+        at_high[:, :m] |= part.low[:, :m] == part.high[:, :m]
+        multipliers = self.multipliers * self._dual_scale() / self.cost_scale[:, None]
+        return Found(self.x * self.column_scale / self.limit_scale[:, None], multipliers, at_low, at_high, self.determined)
+
+    def solution(self, problem: LinearProgram, found: Found, tolerance: float) -> Solution:
+        """The answer in the types of the problem."""
+        given, everything = self.given, np.arange(len(found.x))
+        error, gap = np.empty(len(everything)), np.empty(len(everything))
+        _write_errors(given, found.x, found.multipliers, everything, error)
+        lp_batch.gaps_many(given.pattern, *given.program(), found.x, found.multipliers, everything, gap)
         self._judge(everything)
         error = np.maximum(error, self.error)
         self.status[(self.status == Status.OPTIMAL) & ~(error <= tolerance)] = Status.STEP_LIMIT
-        ub = 0 if problem.b_ub is None else problem.b_ub.shape[-1]
-        m = given.num_rows
-        bounds = multipliers[:, m:]
+        ub, m = problem.num_inequalities, given.num_rows
+        bounds = found.multipliers[:, m:]
+        unscale = self.column_scale / self.limit_scale[:, None]
 
         def tensor(array: np.ndarray) -> torch.Tensor:
-            shaped = array if problem.batch_size is not None else array[0]
-            result = torch.from_numpy(np.ascontiguousarray(shaped))
-            return result.to(problem.c.device, problem.c.dtype if result.is_floating_point() else result.dtype)
-
-        def single(array: np.ndarray | None) -> torch.Tensor | None:
-            return None if array is None else torch.from_numpy(array).to(problem.c)
+            return shaped_as(problem, array)
 
         return Solution(
-            x=tensor(x),
-            dual_ub=tensor(np.maximum(multipliers[:, :ub], 0.0)),
-            dual_eq=tensor(multipliers[:, ub:m]),
+            x=tensor(found.x),
+            dual_ub=tensor(np.maximum(found.multipliers[:, :ub], 0.0)),
+            dual_eq=tensor(found.multipliers[:, ub:m]),
             dual_lower=tensor(np.maximum(-bounds, 0.0)),
             dual_upper=tensor(np.maximum(bounds, 0.0)),
-            active=ActiveSet(*(tensor(mask) for mask in active)),
-            objective=tensor(np.einsum("bn,bn->b", given.cost, x)),
+            active=ActiveSet(tensor(found.at_high[:, :ub]), tensor(found.at_low[:, m:]), tensor(found.at_high[:, m:])),
+            objective=tensor(np.einsum("bn,bn->b", given.cost, found.x)),
             gap=tensor(gap),
             error=tensor(error),
             iterations=tensor(self.steps),
             unique=tensor(self.determined),
-            statuses=tuple(Status(int(status)) for status in self.status),
-            certificates=tuple(single(array) for array in self.certificates),
+            statuses=tuple(Status(status) for status in self.status.tolist()),
+            certificates=tuple(None if proof is None else torch.from_numpy(proof).to(problem.c) for proof in self.certificates),
             traces=tuple(
                 torch.from_numpy(steps[: int(count)] * scale).to(problem.c)
                 for steps, count, scale in zip(self.trace, self.steps, unscale, strict=True)
@@ -323,20 +317,29 @@ class Run:
             ),
         )
 
-    def _active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lines at a limit.
 
-        The inequality rows, the lower bounds and the upper bounds. A fixed variable counts as at its upper bound.
-        """
-        part, m = self.scaled, self.given.num_rows
-        values = np.empty_like(part.low)
-        lp_batch.values_many(part.pattern, part.entries, self.x, values)
-        with np.errstate(invalid="ignore"):
-            at_high = (np.abs(part.high - values) <= TIGHT) | (self.multipliers > 0.0)
-            at_low = ((np.abs(values - part.low) <= TIGHT) | (self.multipliers < 0.0)) & ~at_high
-        equations = part.low[:, :m] == part.high[:, :m]
-        inequalities = ~equations[0] if len(equations) else np.zeros(m, np.bool_)
-        return at_high[:, :m][:, inequalities], at_low[:, m:], at_high[:, m:]
+class Found(NamedTuple):
+    """A pair in the units of the problem, a row an item.
+
+    ``x (B, n)``; of the lines, ``(B, m + n)``: ``multipliers`` (above zero at an upper limit, below zero at a lower one), and
+    which stand at a limit (an equation or a fixed variable at the upper). ``determined``: is there no other solution?
+    """
+
+    x: np.ndarray
+    multipliers: np.ndarray
+    at_low: np.ndarray
+    at_high: np.ndarray
+    determined: np.ndarray
+
+
+def shaped_as(problem: LinearProgram, array: np.ndarray) -> torch.Tensor:
+    """A tensor on the device of the problem, in its precision, with a batch axis if the problem has one."""
+    result = torch.from_numpy(np.ascontiguousarray(array if problem.batch_size is not None else array[0]))
+    return result.to(problem.c.device, problem.c.dtype if result.is_floating_point() else result.dtype)
+
+
+def _write_errors(part: Arrays, x: np.ndarray, multipliers: np.ndarray, items: np.ndarray, error: np.ndarray) -> None:
+    in_threads(items, lambda some: lp_batch.errors_many(part.pattern, *part.program(), x, multipliers, some, error), part.work)
 
 
 def _find_infeasibility(part: Arrays) -> tuple[np.ndarray, np.ndarray | None, float]:
@@ -350,7 +353,7 @@ def _find_infeasibility(part: Arrays) -> tuple[np.ndarray, np.ndarray | None, fl
     x, multipliers, error, steps = np.zeros_like(part.cost), np.zeros_like(part.low), np.empty(1), np.zeros(1, np.int64)
     one, nothing = np.zeros(1, np.int64), np.empty((1, 0, x.shape[1]))
     lp_batch.interior_many(
-        part.pattern, *apart.program(), x, multipliers, one, 1.0, SHIFTS[0], 1e-15, INTERIOR_STEPS, nothing, error, steps
+        part.pattern, *apart.program(), x, multipliers, one, 1.0, 1e-11, 1e-13, 1e-15, INTERIOR_STEPS, nothing, error, steps
     )
     size_of_x = 10.0 * min(max(float(np.abs(x).max()), 1.0), 1e3)
     for sharpen in (False, True):

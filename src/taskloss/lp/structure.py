@@ -14,7 +14,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from taskloss.kernels.lp_program import Pattern
-from taskloss.kernels.sparse_ldl import elimination_tree
+from taskloss.kernels.sparse_ldl import analyse
 
 _REMEMBERED = 16
 _lock = threading.Lock()
@@ -25,7 +25,7 @@ def pattern_of(row_start: np.ndarray, columns: np.ndarray, num_columns: int) -> 
     """The pattern of a matrix by rows: ``columns[row_start[i]:row_start[i + 1]]`` are the columns of row i.
 
     >>> pattern = pattern_of(np.array([0, 2, 3]), np.array([0, 1, 1]), 2)
-    >>> sorted(pattern.unknown.tolist())
+    >>> sorted([*pattern.column_place.tolist(), *pattern.row_place.tolist()])
     [0, 1, 2, 3]
     """
     key = (num_columns, row_start.tobytes(), columns.tobytes())
@@ -58,19 +58,16 @@ def _analyse(row_start: np.ndarray, columns: np.ndarray, num_columns: int) -> Pa
     position[sorted_by_column] = np.arange(len(lower_row))
     start = np.concatenate([[0], np.cumsum(np.bincount(upper_column, minlength=n + m))])
     row_numbers = upper_row[sorted_by_column]
-    parent, factor_start = elimination_tree(start, row_numbers)
+    index = np.uint32
     return Pattern(
         row_start=row_start,
-        columns=columns,
-        start=start,
-        row_numbers=row_numbers,
-        at_entry=position[:entries],
-        at_column=position[entries : entries + n],
-        at_row=position[entries + n :],
-        unknown=unknown,
-        sign=np.where(unknown < n, 1.0, -1.0),
-        parent=parent,
-        factor_start=factor_start,
+        columns=columns.astype(index),
+        structure=analyse(start, row_numbers, np.where(unknown < n, 1.0, -1.0)),
+        at_entry=position[:entries].astype(index),
+        at_column=position[entries : entries + n].astype(index),
+        at_row=position[entries + n :].astype(index),
+        column_place=place[:n].astype(index),
+        row_place=place[n:].astype(index),
     )
 
 
