@@ -76,7 +76,7 @@ def ratio_program(
 
     def linear(weights: Sequence[float]) -> tuple[Tensor, float]:
         tp, fp, fn, tn = weights
-        each = torch.where(positive, float(tp) - float(fn), float(fp) - float(tn)).to(psi)
+        each = torch.where(positive, psi.new_tensor(float(tp) - float(fn)), psi.new_tensor(float(fp) - float(tn)))
         return each, float(fn) * positives + float(tn) * negatives
 
     top, top_rest = linear(numerator)

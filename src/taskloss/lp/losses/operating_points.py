@@ -58,7 +58,7 @@ class PrecisionAtRecallLoss(ProgramLoss):
 
     >>> import torch
     >>> round(PrecisionAtRecallLoss(0.9, margin=0.0)(torch.tensor([1.0, -1.0, 0.5]), torch.tensor([1, 1, 0])).item(), 4)
-    0.3593
+    0.3625
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RecallAtPrecisionLoss(ProgramLoss):
 
     >>> import torch
     >>> round(RecallAtPrecisionLoss(0.9, margin=0.0)(torch.tensor([1.0, -1.0, 0.5]), torch.tensor([1, 1, 0])).item(), 4)
-    0.4931
+    1.0067
     """
 
     def __init__(

@@ -14,8 +14,7 @@ from taskloss.kernels.sort import TwoLists
 from taskloss.kernels.sums import summable_unit
 from taskloss.layout import Layout, Rankings, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.lp.formulations.auc import auc_program
-from taskloss.lp.layer import differentiable_solve
-from taskloss.lp.objectives.objective import ProgramObjective, ranking_samples, solve_items, solve_value
+from taskloss.lp.objectives.objective import ProgramObjective, ranking_samples, solve_items, solve_program, solve_value
 from taskloss.lp.problem import LinearProgram
 from taskloss.tasks.task import Call, Task
 
@@ -97,6 +96,6 @@ def solve_pairs(program: LinearProgram, margin: float, ramp: bool, scale: float 
     """``scale`` times the value of a program of pairs, or of the paper's ramp of its solution."""
     if not ramp:
         return scale * solve_value(program)
-    z = differentiable_solve(program, gradient="active_set").check().x
+    z = solve_program(program, gradient="active_set").x
     # Where z = margin the pair is tied; as in the exact form it has the slope of a pair that is barely right.
     return scale * (program.c * torch.where(z <= margin, z, margin)).sum() / margin

@@ -73,7 +73,7 @@ class ClassAreaObjective(ProgramObjective):
                 owner = np.tile(np.arange(classes), len(rows))
                 lists = split_by_label(rows.reshape(-1), labels.reshape(-1).view(np.uint8), owner, classes)
             else:
-                merits = rows if self._task.cost is None else -rows @ self._task.cost.values
+                merits = rows if self._task.cost is None else _merits(rows, self._task.cost.values)
                 largest = merits.dtype.type(np.finfo(merits.dtype).max / 4)
                 parts = class_pairs(merits, self._target, classes, largest)
                 lists = split_by_label(*parts, classes * (classes - 1) // 2)
@@ -117,3 +117,9 @@ class ClassAreaObjective(ProgramObjective):
         weights = torch.cat([torch.full_like(gaps, 1.0 / (len(groups) * len(gaps))) for gaps in groups])
         program = pairwise_program(torch.cat(groups), self._task.margin, weights)
         return solve_pairs(program, self._task.margin, self._task.ramp)[None]
+
+
+def _merits(rows: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """Minus the cost of each decision; scores so large that it would overflow are cut."""
+    limit = np.finfo(rows.dtype).max / (8.0 * len(cost) * max(1.0, float(cost.max())))
+    return -np.clip(rows, -limit, limit) @ cost

@@ -20,6 +20,8 @@ from taskloss.tasks.registry import handle_of
 from taskloss.tasks.task import Call, Objective, Task
 
 SOLVERS = ("exact", "newton")
+TOLERANCE, ENOUGH = 1e-10, 1e-8
+"""Of the solver, relative: what is asked for, and what is good enough."""
 
 
 class ProgramObjective(Objective):
@@ -62,14 +64,15 @@ def _solved_loss(
     return result.to(torch.promote_types(scores.dtype, torch.float32))
 
 
+def solve_program(program: LinearProgram, *, gradient: str = "value") -> Solution:
+    """The solution of a program that has one, asked for more digits than it must have; an error where there is none."""
+    solution = differentiable_solve(program, gradient=gradient, tolerance=TOLERANCE)
+    return solution if float(solution.error) <= ENOUGH else solution.check()
+
+
 def solve_value(program: LinearProgram) -> Tensor:
-    """The optimal value, with its gradient; an error where there is none."""
-    return differentiable_solve(program, gradient="value").check().objective
-
-
-def solve_any(program: LinearProgram) -> Solution:
-    """The solution, with whatever status it has."""
-    return differentiable_solve(program, gradient="value")
+    """The optimal value, with its gradient."""
+    return solve_program(program).objective.reshape(())
 
 
 def solve_items(

@@ -12,15 +12,9 @@ from torch import Tensor
 from taskloss.kernels.operating_points import operating_points
 from taskloss.layout import Layout, Rankings, binary_labels, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.lp.formulations.recall import greatest_recall_program, precision_at_recall_program, recall_at_precision_program
-from taskloss.lp.objectives.objective import (
-    ProgramObjective,
-    check_positions,
-    ranking_samples,
-    solve_any,
-    solve_items,
-    solve_value,
-)
+from taskloss.lp.objectives.objective import ProgramObjective, check_positions, ranking_samples, solve_items, solve_value
 from taskloss.lp.solution import Status
+from taskloss.lp.solver import solve
 from taskloss.tasks.task import Call, Task
 
 
@@ -89,9 +83,9 @@ class OperatingPointObjective(ProgramObjective):
         def value(own: Tensor, positive: Tensor) -> Tensor:
             if not task.at_recall:
                 return 1.0 + solve_value(recall_at_precision_program(own, positive, task.bound, slack=task.slack, **form))
-            solution = solve_any(precision_at_recall_program(own, positive, task.bound, **form))
-            if solution.status is Status.INFEASIBLE:
+            program = precision_at_recall_program(own, positive, task.bound, **form)
+            if task.two_sided and solve(program).status is Status.INFEASIBLE:
                 return 1.0 + task.bound + solve_value(greatest_recall_program(own, positive, **form))
-            return 1.0 + solution.check().objective
+            return 1.0 + solve_value(program)
 
         return solve_items(scores, ranking_samples(self._rankings), self.defined, value)
