@@ -9,6 +9,8 @@ from torch import Tensor
 
 from taskloss.lp.formulations.nmf import nmf_program
 from taskloss.lp.layer import differentiable_solve
+from taskloss.lp.problem import LinearProgram
+from taskloss.lp.solver import solve
 
 
 class Factorization(NamedTuple):
@@ -27,9 +29,11 @@ class Factorization(NamedTuple):
 def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -> Factorization:
     r"""Factorize a matrix of nonnegative numbers by its own rows: ``rank`` of them, the anchors, generate all the others.
 
-    The program of :func:`taskloss.lp.formulations.nmf_program` on the rows of V divided by their sums; rows of zeros take no part. The
-    anchors are the rows with the largest ``C_jj``. F comes from the columns of C, with the gradient of the program's solution in
-    V (its active set); W are rows of V. The choice of the anchors itself has no gradient.
+    The program of :func:`taskloss.lp.formulations.nmf_program`, on the rows of V divided by their sums, says which rows generate the
+    others; rows of zeros take no part. The anchors are those with the largest ``C_jj``, and W are these rows. Given W, each row of
+    F is the solution of a small program of its own, ``min |V_i - F_i W|_1``, ``F_i >= 0``: where V is separable these are the
+    columns of C, and where C divides its weight between similar rows F still has all of it. F has the gradient of its program's
+    active set, W that of the rows of V; the choice of the anchors has none.
 
     Recht, Re, Tropp, Bittorf, *Factoring nonnegative matrices with linear programs*, NeurIPS 2012; Meng et al. (2021),
     section A.3, for activations of a convolutional net: V of shape (channels, height * width), each row of W a heat map.
@@ -40,6 +44,7 @@ def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -
         exact: demand ``V = C V``, as the paper does; real matrices have no such C, and the error says so.
         tolerance: of the solver, relative.
 
+    >>> import torch
     >>> V = torch.tensor([[2.0, 0.0, 2.0], [1.0, 1.0, 2.0], [0.0, 3.0, 3.0]])
     >>> factors = nmf(V, 2)
     >>> sorted(factors.anchors.tolist()), (factors.F @ factors.W - V).abs().max().item() < 1e-5
@@ -50,15 +55,28 @@ def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -
     used = torch.nonzero(sums > 0)[:, 0]
     if rank > len(used):
         raise ValueError(f"rank={rank}, but only {len(used)} rows of V are not all zero; expected a rank of at most that")
-    rows = (V[used] / sums[used, None]).double()
-    solution = differentiable_solve(nmf_program(rows, rank, exact=exact), tolerance=tolerance).check()
-    C = solution.x[: len(used) ** 2].reshape(len(used), len(used))
-    chosen = torch.argsort(C.detach().diagonal(), descending=True, stable=True)[:rank]
-    anchors = used[chosen]
-    shares = C[:, chosen].to(V.dtype) * sums[used, None] / sums[anchors]
-    F = V.new_zeros(len(V), rank).index_copy(0, used, shares)
-    weights = V.new_zeros(len(V)).index_copy(0, used, C.diagonal().to(V.dtype))
+    rows = (V.detach()[used] / sums.detach()[used, None]).double()
+    solution = solve(nmf_program(rows, rank, exact=exact), tolerance=tolerance).check()
+    diagonal = solution.x[: len(used) ** 2 : len(used) + 1].to(V.dtype)
+    anchors = used[torch.argsort(diagonal, descending=True, stable=True)[:rank]]
+    weights = V.new_zeros(len(V)).index_copy(0, used, diagonal)
+    F = V.new_zeros(len(V), rank).index_copy(0, used, _shares(V[anchors], V[used]))
     return Factorization(F, V[anchors], anchors, weights)
+
+
+def _shares(W: Tensor, V: Tensor) -> Tensor:
+    """The F of at least zero with the least ``|V - F W|_1``: one small program a row, all in one call."""
+    scale = V.detach().sum(1, keepdim=True)
+    rank, width = W.shape
+    residual = torch.eye(width, dtype=torch.float64, device=V.device)
+    program = LinearProgram(
+        torch.cat([W.new_zeros(rank), W.new_ones(2 * width)]).double().detach(),
+        A_eq=torch.cat([W.double().T, residual, -residual], dim=1),
+        b_eq=(V / scale).double(),
+        lower=residual.new_zeros(rank + 2 * width),
+    )
+    solution = differentiable_solve(program).check()
+    return solution.x[:, :rank].to(V.dtype) * scale
 
 
 def _check_matrix(V: Tensor, rank: int) -> None:
