@@ -7,10 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from taskloss.lp.formulations.nmf import nmf_program
+from taskloss._checks import check_optional_count
+from taskloss.lp.formulations.nmf import diagonal_places, extreme_rows, nmf_program
 from taskloss.lp.layer import differentiable_solve
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solver import solve
+
+
+CANDIDATES = 24
 
 
 class Factorization(NamedTuple):
@@ -23,10 +27,12 @@ class Factorization(NamedTuple):
     anchors: Tensor
     """Which rows they are, int64, from the highest weight to the lowest."""
     weights: Tensor
-    """The diagonal of C, ``(s,)``: 1 for a clear anchor, 0 for a row that generates nothing."""
+    """The diagonal of C, ``(s,)``: 1 for a clear anchor, 0 for a row that generates nothing or was no candidate."""
 
 
-def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -> Factorization:
+def nmf(
+    V: Tensor, rank: int, *, exact: bool = False, candidates: int | None = CANDIDATES, tolerance: float = 1e-6
+) -> Factorization:
     r"""Factorize a matrix of nonnegative numbers by its own rows: ``rank`` of them, the anchors, generate all the others.
 
     The program of :func:`taskloss.lp.formulations.nmf_program`, on the rows of V divided by their sums, says which rows generate the
@@ -42,6 +48,8 @@ def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -
         V: ``(s, w)``, nonnegative, float32 or float64.
         rank: how many anchors.
         exact: demand ``V = C V``, as the paper does; real matrices have no such C, and the error says so.
+        candidates: how many rows may become anchors, the most extreme ones by successive projections; None for all of them. The
+            program has ``s`` times so many variables, and all rows are many beyond some 64.
         tolerance: of the solver, relative.
 
     >>> import torch
@@ -51,15 +59,17 @@ def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -
     ([0, 2], True)
     """
     _check_matrix(V, rank)
+    check_optional_count("candidates", candidates)
     sums = V.sum(1)
     used = torch.nonzero(sums > 0)[:, 0]
     if rank > len(used):
         raise ValueError(f"rank={rank}, but only {len(used)} rows of V are not all zero; expected a rank of at most that")
     rows = (V.detach()[used] / sums.detach()[used, None]).double()
-    solution = solve(nmf_program(rows, rank, exact=exact), tolerance=tolerance).check()
-    diagonal = solution.x[: len(used) ** 2 : len(used) + 1].to(V.dtype)
-    anchors = used[torch.argsort(diagonal, descending=True, stable=True)[:rank]]
-    weights = V.new_zeros(len(V)).index_copy(0, used, diagonal)
+    allowed = torch.arange(len(rows), device=V.device) if candidates is None else extreme_rows(rows, max(candidates, rank))
+    program = nmf_program(rows, rank, exact=exact, candidates=allowed)
+    diagonal = solve(program, tolerance=tolerance).check().x[diagonal_places(allowed)].to(V.dtype)
+    anchors = used[allowed[torch.argsort(diagonal, descending=True, stable=True)[:rank]]]
+    weights = V.new_zeros(len(V)).index_copy(0, used[allowed], diagonal)
     F = V.new_zeros(len(V), rank).index_copy(0, used, _shares(V[anchors], V[used]))
     return Factorization(F, V[anchors], anchors, weights)
 

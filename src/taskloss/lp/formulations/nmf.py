@@ -16,8 +16,8 @@ from taskloss.lp.problem import LinearProgram
 TIE_WEIGHT = 1e-3
 
 
-def nmf_program(V: Tensor, rank: int, *, exact: bool = False) -> LinearProgram:
-    r"""Which rows generate the others: C of shape ``(s, s)`` for V of shape ``(s, w)``, rows with the sum 1.
+def nmf_program(V: Tensor, rank: int, *, exact: bool = False, candidates: Tensor | None = None) -> LinearProgram:
+    r"""Which rows generate the others, for V of shape ``(s, w)``, rows with the sum 1.
 
     .. math::
         \min_{C, E} \|E\|_1 + \delta\, p'\mathrm{diag}(C) \;\text{s.t.}\; C V + E = V,\; \mathrm{tr}\, C = r,\;
@@ -25,8 +25,9 @@ def nmf_program(V: Tensor, rank: int, *, exact: bool = False) -> LinearProgram:
 
     ``exact=True`` is the paper's program, without E: it has no solution unless V is separable to the last digit. Otherwise E is
     split into two parts of at least zero and there always is one. p has distinct entries, so that equal rows are told apart; delta
-    is small, so that only ties are broken. Variables: C row by row, then the parts of E. The matrix has about ``s^2 w``
-    nonzeros; zeros of V are left out unless V requires a gradient.
+    is small, so that only ties are broken. With ``candidates`` only these m rows can be anchors, and C has m columns (default: all
+    rows, C square). Variables: C row by row, then the parts of E. The matrix has about ``s m w`` nonzeros; zeros of V are
+    left out unless V requires a gradient.
 
     >>> import taskloss as tl
     >>> V = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
@@ -36,27 +37,28 @@ def nmf_program(V: Tensor, rank: int, *, exact: bool = False) -> LinearProgram:
     """
     check_count("rank", rank)
     size, width = V.shape
-    if rank > size:
-        raise ValueError(f"rank={rank} and V has {size} rows; expected a rank of at most the number of rows")
-    squares, residuals = size * size, 0 if exact else size * width
-    parts: list[Entries] = [_products(V)]
-    each = torch.arange(size * width, device=V.device)
+    chosen = torch.arange(size, device=V.device) if candidates is None else candidates
+    count = len(chosen)
+    if rank > count:
+        raise ValueError(f"rank={rank}, and {count} rows can be anchors; expected a rank of at most that")
+    shares, residuals = size * count, 0 if exact else size * width
+    parts: list[Entries] = [_products(V, chosen)]
     if not exact:
-        one = torch.ones_like(V).reshape(-1)
-        parts += [(each, squares + each, one), (each, squares + residuals + each, -one)]
-    diagonal = torch.arange(size, device=V.device) * (size + 1)
-    parts.append((torch.full_like(diagonal, size * width), diagonal, V.new_ones(size)))
-    variables = squares + 2 * residuals
+        each, one = torch.arange(size * width, device=V.device), torch.ones_like(V).reshape(-1)
+        parts += [(each, shares + each, one), (each, shares + residuals + each, -one)]
+    diagonal = diagonal_places(chosen)
+    parts.append((torch.full_like(diagonal, size * width), diagonal, V.new_ones(count)))
+    variables = shares + 2 * residuals
     cost = V.new_ones(variables).detach()
-    cost[:squares] = 0.0
+    cost[:shares] = 0.0
     # From 1/2 to 1: distinct, and all of one scale.
-    cost[diagonal] = (1.0 if exact else TIE_WEIGHT) * torch.linspace(0.5, 1.0, size, dtype=V.dtype, device=V.device)
+    cost[diagonal] = (1.0 if exact else TIE_WEIGHT) * torch.linspace(0.5, 1.0, count, dtype=V.dtype, device=V.device)
     upper = V.new_full((variables,), torch.inf).detach()
-    upper[:squares] = 1.0
+    upper[:shares] = 1.0
     return LinearProgram(
         cost,
-        A_ub=_no_more_than_diagonal(V, variables),
-        b_ub=V.new_zeros(squares - size),
+        A_ub=_no_more_than_diagonal(V, chosen, variables),
+        b_ub=V.new_zeros(shares - count),
         A_eq=sparse_matrix(parts, (size * width + 1, variables)),
         b_eq=torch.cat([V.reshape(-1), V.new_tensor([float(rank)])]),
         lower=V.new_zeros(variables),
@@ -64,21 +66,47 @@ def nmf_program(V: Tensor, rank: int, *, exact: bool = False) -> LinearProgram:
     )
 
 
-def _products(V: Tensor) -> Entries:
+def diagonal_places(candidates: Tensor) -> Tensor:
+    """Where the ``C_jj`` of the candidates stand among the variables."""
+    return candidates * len(candidates) + torch.arange(len(candidates), device=candidates.device)
+
+
+def extreme_rows(V: Tensor, count: int) -> Tensor:
+    """Rows that may be anchors, in rising order: the one farthest from zero, then again of what it leaves of the others.
+
+    Araujo et al., *The successive projections algorithm for variable selection*, 2001; Gillis and Vavasis (2014) show that it finds
+    the anchors of a separable matrix, and how much noise it bears. Fewer than ``count`` if nothing is left.
+
+    >>> extreme_rows(torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]), 2).tolist()
+    [0, 2]
+    """
+    rest = V.detach().clone()
+    found: list[int] = []
+    for _ in range(min(count, *V.shape)):
+        norms = rest.square().sum(1)
+        place = int(norms.argmax())
+        if float(norms[place]) <= 1e-20 * float(V.detach().square().sum(1).max()):
+            break
+        found.append(place)
+        direction = rest[place] / norms[place].sqrt()
+        rest = rest - torch.outer(rest @ direction, direction)
+    return torch.tensor(sorted(found), device=V.device)
+
+
+def _products(V: Tensor, candidates: Tensor) -> Entries:
     """``sum_j C_ij V_jk`` in row ``(i, k)``."""
     size, width = V.shape
-    if V.requires_grad:
-        j, k = (index.reshape(-1) for index in torch.meshgrid(*(torch.arange(n, device=V.device) for n in V.shape), indexing="ij"))
-    else:
-        j, k = torch.nonzero(V, as_tuple=True)
+    rows = V[candidates]
+    present = torch.ones_like(rows, dtype=torch.bool) if V.requires_grad else rows != 0
+    j, k = torch.nonzero(present, as_tuple=True)
     i = torch.arange(size, device=V.device)[:, None]
-    values = V[j, k].expand(size, len(j))
-    return (i * width + k).reshape(-1), (i * size + j).reshape(-1), values.reshape(-1)
+    values = rows[j, k].expand(size, len(j))
+    return (i * width + k).reshape(-1), (i * len(candidates) + j).reshape(-1), values.reshape(-1)
 
 
-def _no_more_than_diagonal(V: Tensor, variables: int) -> Tensor:
+def _no_more_than_diagonal(V: Tensor, candidates: Tensor, variables: int) -> Tensor:
     """``C_ij - C_jj <= 0`` for all i other than j."""
-    size = len(V)
-    i, j = torch.nonzero(~torch.eye(size, dtype=torch.bool, device=V.device), as_tuple=True)
+    count = len(candidates)
+    i, c = torch.nonzero(torch.arange(len(V), device=V.device)[:, None] != candidates, as_tuple=True)
     rows, one = torch.arange(len(i), device=V.device), V.new_ones(len(i))
-    return sparse_matrix([(rows, i * size + j, one), (rows, j * size + j, -one)], (len(i), variables))
+    return sparse_matrix([(rows, i * count + c, one), (rows, diagonal_places(candidates)[c], -one)], (len(i), variables))
