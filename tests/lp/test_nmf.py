@@ -58,6 +58,14 @@ def test_the_program_by_highs():
         assert tl.lp.solve(program).objective.item() == pytest.approx(value, abs=1e-8)
 
 
+def test_column_generation_finds_what_the_whole_program_finds():
+    for seed in range(3):
+        matrix = torch.from_numpy(np.random.default_rng(seed).exponential(1.0, (30, 8)))
+        whole = nmf_program(matrix / matrix.sum(1, keepdim=True), 3)
+        weights = tl.lp.solve(whole).x[: 30 * 30 : 31]
+        np.testing.assert_allclose(tl.lp.nmf(matrix, 3).weights, weights, atol=1e-3)
+
+
 def test_gradient_by_finite_differences():
     V, _ = planted(8, 7, 2, 0.03, 2)
     weight = torch.from_numpy(np.random.default_rng(0).standard_normal((8, 2)))

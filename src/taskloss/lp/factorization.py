@@ -7,14 +7,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from taskloss._checks import check_optional_count
-from taskloss.lp.formulations.nmf import diagonal_places, extreme_rows, nmf_program
+from taskloss.lp.formulations.nmf import diagonal_places, extreme_rows, nmf_program, tie_costs
 from taskloss.lp.layer import differentiable_solve
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solver import solve
 
 
-CANDIDATES = 24
+CANDIDATES, MORE = 16, 8
+"""Rows that the program begins with, and that each round adds."""
+ENOUGH = 1e-4
+"""A row that would improve the value by less, per unit of its weight, is not added."""
 
 
 class Factorization(NamedTuple):
@@ -27,16 +29,14 @@ class Factorization(NamedTuple):
     anchors: Tensor
     """Which rows they are, int64, from the highest weight to the lowest."""
     weights: Tensor
-    """The diagonal of C, ``(s,)``: 1 for a clear anchor, 0 for a row that generates nothing or was no candidate."""
+    """The diagonal of C, ``(s,)``: 1 for a clear anchor, 0 for a row that generates nothing."""
 
 
-def nmf(
-    V: Tensor, rank: int, *, exact: bool = False, candidates: int | None = CANDIDATES, tolerance: float = 1e-6
-) -> Factorization:
+def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -> Factorization:
     r"""Factorize a matrix of nonnegative numbers by its own rows: ``rank`` of them, the anchors, generate all the others.
 
     The program of :func:`taskloss.lp.formulations.nmf_program`, on the rows of V divided by their sums, says which rows generate the
-    others; rows of zeros take no part. The anchors are those with the largest ``C_jj``, and W are these rows. Given W, each row of
+    others; rows of zeros take no part. It is solved by column generation, so hundreds of rows are no matter. The anchors are those with the largest ``C_jj``, and W are these rows. Given W, each row of
     F is the solution of a small program of its own, ``min |V_i - F_i W|_1``, ``F_i >= 0``: where V is separable these are the
     columns of C, and where C divides its weight between similar rows F still has all of it. F has the gradient of its program's
     active set, W that of the rows of V; the choice of the anchors has none.
@@ -48,8 +48,6 @@ def nmf(
         V: ``(s, w)``, nonnegative, float32 or float64.
         rank: how many anchors.
         exact: demand ``V = C V``, as the paper does; real matrices have no such C, and the error says so.
-        candidates: how many rows may become anchors, the most extreme ones by successive projections; None for all of them. The
-            program has ``s`` times so many variables, and all rows are many beyond some 64.
         tolerance: of the solver, relative.
 
     >>> import torch
@@ -59,19 +57,40 @@ def nmf(
     ([0, 2], True)
     """
     _check_matrix(V, rank)
-    check_optional_count("candidates", candidates)
     sums = V.sum(1)
     used = torch.nonzero(sums > 0)[:, 0]
     if rank > len(used):
         raise ValueError(f"rank={rank}, but only {len(used)} rows of V are not all zero; expected a rank of at most that")
     rows = (V.detach()[used] / sums.detach()[used, None]).double()
-    allowed = torch.arange(len(rows), device=V.device) if candidates is None else extreme_rows(rows, max(candidates, rank))
-    program = nmf_program(rows, rank, exact=exact, candidates=allowed)
-    diagonal = solve(program, tolerance=tolerance).check().x[diagonal_places(allowed)].to(V.dtype)
+    allowed, diagonal = _find_generators(rows, rank, exact, tolerance)
+    diagonal = diagonal.to(V.dtype)
     anchors = used[allowed[torch.argsort(diagonal, descending=True, stable=True)[:rank]]]
     weights = V.new_zeros(len(V)).index_copy(0, used[allowed], diagonal)
     F = V.new_zeros(len(V), rank).index_copy(0, used, _shares(V[anchors], V[used]))
     return Factorization(F, V[anchors], anchors, weights)
+
+
+def _find_generators(rows: Tensor, rank: int, exact: bool, tolerance: float) -> tuple[Tensor, Tensor]:
+    """The rows that take part and their ``C_jj``: the program of all rows, solved by column generation.
+
+    The program of a few candidates is solved; then every other row j is priced. With the duals N of ``C V + E = V`` and mu of the
+    trace, a unit of ``C_jj`` allows a unit of each ``C_ij``, so its cost falls by what
+    ``delta p_j + mu + (N V')_jj + sum_{i != j} min(0, (N V')_ij)`` is below zero. The rows that gain most join the candidates,
+    until none gains.
+    """
+    size, width = rows.shape
+    allowed = torch.arange(size, device=rows.device) if exact else extreme_rows(rows, max(CANDIDATES, rank))
+    while True:
+        solution = solve(nmf_program(rows, rank, exact=exact, candidates=allowed), tolerance=tolerance).check()
+        products = solution.dual_eq[:-1].reshape(size, width) @ rows.T
+        own = products.diagonal()
+        change = tie_costs(rows) + solution.dual_eq[-1] + own + products.clamp(max=0.0).sum(0) - own.clamp(max=0.0)
+        change[allowed] = 0.0
+        best = torch.argsort(change, stable=True)[:MORE]
+        gains = best[change[best] < -ENOUGH]
+        if exact or not len(gains):
+            return allowed, solution.x[diagonal_places(allowed)]
+        allowed = torch.cat([allowed, gains]).sort().values
 
 
 def _shares(W: Tensor, V: Tensor) -> Tensor:

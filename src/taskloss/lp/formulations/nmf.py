@@ -51,8 +51,7 @@ def nmf_program(V: Tensor, rank: int, *, exact: bool = False, candidates: Tensor
     variables = shares + 2 * residuals
     cost = V.new_ones(variables).detach()
     cost[:shares] = 0.0
-    # From 1/2 to 1: distinct, and all of one scale.
-    cost[diagonal] = (1.0 if exact else TIE_WEIGHT) * torch.linspace(0.5, 1.0, count, dtype=V.dtype, device=V.device)
+    cost[diagonal] = (1.0 / TIE_WEIGHT if exact else 1.0) * tie_costs(V)[chosen]
     upper = V.new_full((variables,), torch.inf).detach()
     upper[:shares] = 1.0
     return LinearProgram(
@@ -64,6 +63,11 @@ def nmf_program(V: Tensor, rank: int, *, exact: bool = False, candidates: Tensor
         lower=V.new_zeros(variables),
         upper=upper,
     )
+
+
+def tie_costs(V: Tensor) -> Tensor:
+    """``delta p``: p from 1/2 to 1, distinct and all of one scale."""
+    return TIE_WEIGHT * torch.linspace(0.5, 1.0, len(V), dtype=V.dtype, device=V.device)
 
 
 def diagonal_places(candidates: Tensor) -> Tensor:
