@@ -1,4 +1,4 @@
-"""Heat maps of what a pretrained net sees: rank-k nonnegative factorization of its activations by ``tl.lp.nmf`` (Meng et al. 2021, figure 2).
+"""Heat maps of what a pretrained net sees: its activations factored by ``tl.lp.nmf`` (Meng et al. 2021, figure 2).
 
 For each image the activations of the last block of SqueezeNet 1.1 are a matrix V of channels times places. ``V ~ F W``, and each
 row of W is a heat map. One picture: images in the first row, k = 1 below, k = 2 (red and blue) in the last row.
@@ -50,17 +50,19 @@ def read_images(path: Path, per_class: int, classes: tuple[int, ...]) -> np.ndar
     with np.load(path, allow_pickle=False) as file:
         jpeg, offset, labels = file["jpeg"], file["offset"], file["labels"]
     chosen = [i for k in classes for i in np.flatnonzero(labels == k)[:per_class]]
-    return np.stack([np.asarray(Image.open(io.BytesIO(jpeg[offset[i] : offset[i + 1]].tobytes())).convert("RGB")) for i in chosen])
+    return np.stack(
+        [np.asarray(Image.open(io.BytesIO(jpeg[offset[i] : offset[i + 1]].tobytes())).convert("RGB")) for i in chosen]
+    )
 
 
-def heat_maps(V: Tensor, rank: int, channels: int) -> tuple[Tensor, float]:
-    """Maps ``(rank, h, w)`` in [0, 1] of activations ``(c, h, w)``, by the channels with the largest sums; and the seconds it took."""
-    matrix = V.flatten(1)
+def heat_maps(features: Tensor, rank: int, channels: int) -> tuple[Tensor, float]:
+    """Maps ``(rank, h, w)`` in [0, 1] of activations ``(c, h, w)``, by the channels with the largest sums; and the seconds."""
+    matrix = features.flatten(1)
     kept = matrix[torch.argsort(matrix.sum(1), descending=True)[:channels]]
     start = time.perf_counter()
-    W = tl.lp.nmf(kept, rank).W
+    maps = tl.lp.nmf(kept, rank).W
     seconds = time.perf_counter() - start
-    return (W / W.amax(1, keepdim=True)).reshape(rank, *V.shape[1:]), seconds
+    return (maps / maps.amax(1, keepdim=True)).reshape(rank, *features.shape[1:]), seconds
 
 
 def overlay(image: np.ndarray, maps: Tensor) -> np.ndarray:
@@ -90,7 +92,7 @@ def main() -> None:
     large = [np.asarray(Image.fromarray(image).resize((192, 192), Image.Resampling.BICUBIC)) for image in images]
     rows = [np.hstack(large)]
     for rank in (1, 2):
-        found = [heat_maps(V, rank, arguments.channels) for V in features]
+        found = [heat_maps(image, rank, arguments.channels) for image in features]
         print(f"k = {rank}: {arguments.channels} channels, {features[0].shape[1:].numel()} places, seconds an image:", end=" ")
         print(", ".join(f"{seconds:.1f}" for _, seconds in found), flush=True)
         rows.append(np.hstack([overlay(image, maps) for image, (maps, _) in zip(large, found, strict=True)]))

@@ -1,9 +1,9 @@
 """Training on the metric programs: each loss of ``tl.lp`` against cross-entropy, by the loss's own metric, on imbalanced tables.
 
-The same net (two hidden layers of 64 ReLU units, features made normal by their quantiles) is trained full batch by AdamW with either
-loss, at most 200 steps. Of each set 40% of the rows are the test; of the others 30% are for validation. The metric on the validation
-rows stops each run, and picks one of four settings for each method, set and seed. F-score and Jaccard need a threshold: the best one
-on the validation rows, for both methods. The other metrics are of rankings.
+The same net (two hidden layers of 64 ReLU units, features made normal by their quantiles) is trained full batch by AdamW with
+either loss, at most 200 steps. Of each set 40% of the rows are the test; of the others 30% are for validation. The metric on
+the validation rows stops each run, and picks one of four settings for each method, set and seed. F-score and Jaccard need a
+threshold: the best one on the validation rows, for both methods. The other metrics are of rankings.
 
     pip install -e '.[cli,estimators]'
     python -m benchmarks.lp_losses --data FOLDER --output lp_losses.json
@@ -137,7 +137,9 @@ def run_once(contest: Contest, method: str, settings: Settings, split: Split, se
 
 def best_run(contest: Contest, name: str, method: str, seed: int, run: Callable[..., Record]) -> Record:
     """The run with the settings that are best on the validation rows."""
-    return max((run(method, settings, seed) for settings in all_settings(contest, method)), key=lambda record: record["validation"])
+    return max(
+        (run(method, settings, seed) for settings in all_settings(contest, method)), key=lambda record: record["validation"]
+    )
 
 
 def print_table(title: str, summary: dict[str, dict[str, list[float]]]) -> None:
@@ -162,7 +164,9 @@ def find_data(folder: Path) -> Path:
     for path in (folder, folder / "tabular"):
         if all((path / f"{name}.npz").is_file() for name in (*BINARY_SETS, *CLASS_SETS)):
             return path
-    raise SystemExit(f"--data {folder}: expected a folder that holds {', '.join((*BINARY_SETS, *CLASS_SETS))} as .npz, or tabular/")
+    raise SystemExit(
+        f"--data {folder}: expected a folder that holds {', '.join((*BINARY_SETS, *CLASS_SETS))} as .npz, or tabular/"
+    )
 
 
 def main() -> None:

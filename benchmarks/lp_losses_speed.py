@@ -58,7 +58,10 @@ def operating_points() -> Iterator[Row]:
     """Losses with a threshold of their own against torch.sort."""
     scores, target = example((10**6,))
     values = scores.detach()
-    for name, criterion in (("precision at recall", tl.lp.PrecisionAtRecallLoss()), ("recall at precision", tl.lp.RecallAtPrecisionLoss())):
+    for name, criterion in (
+        ("precision at recall", tl.lp.PrecisionAtRecallLoss()),
+        ("recall at precision", tl.lp.RecallAtPrecisionLoss()),
+    ):
         times = in_turn(step_of(criterion, scores, target), lambda: torch.sort(values))
         yield at_most(f"{name}, n = 1,000,000, against torch.sort", times, 2.0)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import cells, fscore, segmentation
+from benchmarks import cells, fscore, lp_losses, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -50,7 +50,13 @@ def test_segmentation_runs(run_quickly, tmp_path):
     assert len(result["records"]) == sum(len(segmentation.all_settings(method)) for method in segmentation.METHODS)
 
 
-@pytest.mark.parametrize("module", [cells, fscore])
+def test_lp_losses_run(run_quickly, tmp_path):
+    result = run_quickly(lp_losses, "tabular", tmp_path / "lp_losses.json")
+    assert set(result["summary"]) == set(lp_losses.CONTESTS)
+    assert {record["method"] for record in result["records"]} == set(lp_losses.METHODS)
+
+
+@pytest.mark.parametrize("module", [cells, fscore, lp_losses])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 

@@ -290,7 +290,9 @@ def check_coefficients(name: str, values: Any, *, least: float) -> tuple[float, 
     if len(numbers_given) != 4 or not all(isinstance(x, numbers.Real) and math.isfinite(x) for x in numbers_given):
         raise ValueError(f"{name} must be four finite numbers, the coefficients of tp, fp, fn and tn; got {values!r}")
     if min(numbers_given) < least or (least == 0.0 and not any(numbers_given)):
-        raise ValueError(f"{name} must have no coefficient below zero and one above it, so that the ratio is defined; got {values!r}")
+        raise ValueError(
+            f"{name} must have no coefficient below zero and one above it, so that the ratio is defined; got {values!r}"
+        )
     tp, fp, fn, tn = (float(x) for x in numbers_given)
     return tp, fp, fn, tn
 

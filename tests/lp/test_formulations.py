@@ -1,5 +1,6 @@
 """Each metric program three ways: HiGHS on a program written from the definition, our Newton solver on the formulation, and the
-exact loss."""
+exact loss.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,6 @@ def random_batches(two_classes: bool = True) -> list[tuple[np.ndarray, np.ndarra
     sizes = sorted((int(rng.integers(least, 5)), int(rng.integers(least, 5))) for _ in range(BATCHES))
     sizes = [(p, n) if p + n else (1, 0) for p, n in sizes]
     return [(random_scores(rng, p + n), np.arange(p + n) < p) for p, n in sizes]
-
 
 
 def newton_values(programs: list[LinearProgram]) -> list[float]:

@@ -90,7 +90,7 @@ def test_finite_differences(name):
 def test_float32_half_and_gradient_of_the_output(name):
     criterion = criterion_of(name)
     scores, target = example(name, 3)
-    value, gradient = value_and_gradient(criterion, scores, target)
+    _, gradient = value_and_gradient(criterion, scores, target)
     for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 5e-2)):
         rounded = scores.to(dtype)
         near, near_gradient = value_and_gradient(criterion, rounded, target)
@@ -208,7 +208,8 @@ def test_scores_shifted_by_a_constant_of_position(name):
 @given(
     st.lists(
         st.tuples(
-            st.one_of(st.floats(-3, 3), st.sampled_from([0.0, -0.0, 1e30, -1e30, 1e308, -1e308, 5e-324, 20.0, -20.0])), st.booleans()
+            st.one_of(st.floats(-3, 3), st.sampled_from([0.0, -0.0, 1e30, -1e30, 1e308, -1e308, 5e-324, 20.0, -20.0])),
+            st.booleans(),
         ),
         min_size=1,
         max_size=12,
@@ -237,7 +238,9 @@ def test_one_huge_score_does_not_wipe_out_the_others():
 
 
 def test_bounds():
-    """The ramp and the hinge over its margin are above one minus AUC; the F-score program without a margin is below one minus F."""
+    """The ramp and the hinge over its margin are above one minus AUC; the F-score program without a margin is below one minus
+    F.
+    """
     rng = np.random.default_rng(0)
     for _ in range(200):
         scores, target = random_scores(rng, 8), rng.permutation(np.arange(8) < rng.integers(1, 8))

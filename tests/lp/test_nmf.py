@@ -52,7 +52,15 @@ def test_the_program_by_highs():
     for exact, noise in ((True, 0.0), (False, 0.05)):
         V, _ = planted(7, 6, 2, noise, 1)
         program = nmf_program(V / V.sum(1, keepdim=True), 2, exact=exact)
-        parts = (program.c, program.A_ub.to_dense(), program.b_ub, program.A_eq.to_dense(), program.b_eq, program.lower, program.upper)
+        parts = (
+            program.c,
+            program.A_ub.to_dense(),
+            program.b_ub,
+            program.A_eq.to_dense(),
+            program.b_eq,
+            program.lower,
+            program.upper,
+        )
         status, value = highs(Data(*(part.numpy() for part in parts)))
         assert status == "OPTIMAL"
         assert tl.lp.solve(program).objective.item() == pytest.approx(value, abs=1e-8)

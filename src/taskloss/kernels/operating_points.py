@@ -1,18 +1,18 @@
 r"""Precision at a recall and recall at a precision of soft labels: the best threshold, found among the breakpoints after a sort.
 
-Let p be the positions psi of the positives and q those of the negatives (:mod:`taskloss.kernels.ratios`), tau a threshold. The best
-labels for it are ``min(1, 1 + p - tau)`` and ``max(0, q - tau)``, so with P positives
+Let p be the positions psi of the positives and q those of the negatives (:mod:`taskloss.kernels.ratios`), tau a threshold. The
+best labels for it are ``min(1, 1 + p - tau)`` and ``max(0, q - tau)``, so with P positives
 
 .. math:: A(\tau) = P - D(\tau), \quad D(\tau) = \sum_i (\tau - p_i)_+ , \qquad B(\tau) = \sum_j (q_j - \tau)_+
 
 are the soft true and false positives. D rises and is convex, B falls and is convex, both linear between neighbouring positions.
 
-Thresholds range over ``tau <= min p + 1``, where no positive label falls below 0 (one-sided), or over ``[max - 1, min + 1]`` of all
-positions, where every label can be met (two-sided).
+Thresholds range over ``tau <= min p + 1``, where no positive label falls below 0 (one-sided), or over ``[max - 1, min + 1]`` of
+all positions, where every label can be met (two-sided).
 
 - Precision at a recall: the loss is ``B / (A + B)``, subject to ``A >= recall P``. B / A is monotone between breakpoints, so the
-  least value is at one of them, at an end, or where ``A = recall P``. Two-sided, even the lowest threshold may miss the recall; then
-  the loss is one plus what is missing.
+  least value is at one of them, at an end, or where ``A = recall P``. Two-sided, even the lowest threshold may miss the recall;
+  then the loss is one plus what is missing.
 - Recall at a precision: the loss is ``D / P + slack (g)_+ / P`` with ``g = precision B - (1 - precision) A``, which must not be
   above zero where it can be avoided. Convex and piecewise linear, so the least value is at a breakpoint, an end or a root of g.
 
@@ -117,7 +117,7 @@ def _at_recall(p, q, recall, low, high, two_sided, p_gradient, q_gradient):
     d, b = _deficit_and_excess(p, q, threshold)
     total = count - d + b
     weight_a, weight_b = -b / (total * total), (count - d) / (total * total)
-    left, right = _slopes(p, q, threshold, weight_a, weight_b)
+    _, right = _slopes(p, q, threshold, weight_a, weight_b)
     if right < 0.0 and threshold >= end and bounded:
         # The recall binds: its multiplier makes the weight of A such that the slope is zero.
         below, above = _half_counts(p, q, threshold)

@@ -90,9 +90,9 @@ def write_pair_gradients(lists, wrong, reach, factor, out):
 def class_pairs(values, target, classes, largest):
     """The scores of all pairs of classes: a sample of class k is in the ranking of (k, l) for each other class l.
 
-    ``values`` are ``(n, K)``, ``target`` ``(n,)``. Entry ``i (K - 1) + c`` belongs to sample i and its c-th other class. The score
-    of the pair a < b is ``values[a] - values[b]``, cut at plus or minus ``largest``; samples of class a are its positives. Returns
-    the scores, the labels and the number of the pair.
+    ``values`` are ``(n, K)``, ``target`` ``(n,)``. Entry ``i (K - 1) + c`` belongs to sample i and its c-th other class. The
+    score of the pair a < b is ``values[a] - values[b]``, cut at plus or minus ``largest``; samples of class a are its
+    positives. Returns the scores, the labels and the number of the pair.
     """
     others = classes - 1
     scores = np.empty(len(target) * others, values.dtype)

@@ -1,13 +1,13 @@
-r"""The best ratio of linear functions of the confusion counts that soft labels allow, in closed form; two passes over the samples.
+r"""The best ratio of linear functions of the confusion counts that soft labels allow, in closed form; two passes.
 
 A sample with score s has the position ``phi = tanh(s)`` (or s itself), drawn toward the wrong side by a margin m in [0, 1/2],
 
 .. math:: \psi = (1 - m)\,\varphi - m \;\text{(positives)}, \qquad \psi = (1 - m)\,\varphi + m \;\text{(negatives)},
 
-which stays in [-1, 1]; its label may be anything in ``[max(0, psi), min(1, 1 + psi)]``. The ratio then depends on two numbers: the
-sum A of the labels of the positives (true positives) and the sum B of those of the negatives (false positives), each free in an
-interval of its own. A ratio of linear functions with a positive denominator has its maximum over a box at a corner, so four
-candidates settle it. With m = 0 this is the value of the linear program of Meng et al. (2021); with m = 1/2 a label is the
+which stays in [-1, 1]; its label may be anything in ``[max(0, psi), min(1, 1 + psi)]``. The ratio then depends on two numbers:
+the sum A of the labels of the positives (true positives) and the sum B of those of the negatives (false positives), each free
+in an interval of its own. A ratio of linear functions with a positive denominator has its maximum over a box at a corner, so
+four candidates settle it. With m = 0 this is the value of the linear program of Meng et al. (2021); with m = 1/2 a label is the
 sigmoid of 2 s and nothing is left to choose: the soft count that Dice losses use.
 
 At the kink ``psi = 0`` the derivative is the one-sided one that is not zero, so that constant scores can train.

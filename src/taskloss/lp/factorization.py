@@ -12,7 +12,6 @@ from taskloss.lp.layer import differentiable_solve
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solver import solve
 
-
 CANDIDATES, MORE = 16, 8
 """Rows that the program begins with, and that each round adds."""
 ENOUGH = 1e-4
@@ -35,11 +34,12 @@ class Factorization(NamedTuple):
 def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -> Factorization:
     r"""Factorize a matrix of nonnegative numbers by its own rows: ``rank`` of them, the anchors, generate all the others.
 
-    The program of :func:`taskloss.lp.formulations.nmf_program`, on the rows of V divided by their sums, says which rows generate the
-    others; rows of zeros take no part. It is solved by column generation, so hundreds of rows are no matter. The anchors are those with the largest ``C_jj``, and W are these rows. Given W, each row of
-    F is the solution of a small program of its own, ``min |V_i - F_i W|_1``, ``F_i >= 0``: where V is separable these are the
-    columns of C, and where C divides its weight between similar rows F still has all of it. F has the gradient of its program's
-    active set, W that of the rows of V; the choice of the anchors has none.
+    The program of :func:`taskloss.lp.formulations.nmf_program`, on the rows of V divided by their sums, says which rows
+    generate the others; rows of zeros take no part. It is solved by column generation, a few rows at a time. The
+    anchors are those with the largest ``C_jj``, and W are these rows. Given W, each row of F is the solution of a small program
+    of its own, ``min |V_i - F_i W|_1``, ``F_i >= 0``: where V is separable these are the columns of C, and where C divides its
+    weight between similar rows F still has all of it. F has the gradient of its program's active set, W that of the rows of V;
+    the choice of the anchors has none.
 
     Recht, Re, Tropp, Bittorf, *Factoring nonnegative matrices with linear programs*, NeurIPS 2012; Meng et al. (2021),
     section A.3, for activations of a convolutional net: V of shape (channels, height * width), each row of W a heat map.
@@ -115,5 +115,5 @@ def _check_matrix(V: Tensor, rank: int) -> None:
         raise ValueError(f"V has shape {tuple(V.shape)} and dtype {V.dtype}; expected a floating-point matrix (rows, columns)")
     if not bool(torch.isfinite(V).all()) or bool((V < 0).any()):
         raise ValueError("V must be finite and not negative; take the activations after a ReLU, or V.clamp(min=0)")
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank:
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
         raise ValueError(f"rank must be a whole number of at least 1, got {rank!r}")

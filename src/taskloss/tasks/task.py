@@ -100,7 +100,9 @@ class Task(ABC):
 
     @abstractmethod
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> Any:
-        """Check one batch, float32 or float64 scores, and prepare its inference problems: an ``Inference``, or an ``Objective``."""
+        """Check one batch, float32 or float64 scores, and prepare its inference problems: an ``Inference``, or an
+        ``Objective``.
+        """
 
     @abstractmethod
     def values_shape(

@@ -29,8 +29,9 @@ def class_auc_program(
 ) -> LinearProgram:
     r"""All the pairs of samples of different classes, each with a variable ``z >= e - gap``, ``z >= 0``.
 
-    ``kind="binary_costs"`` and ``"costs"`` (with ``cost[target, predicted]``): AUC-mu. ``"one_vs_all"``: the samples of each class
-    against all the others, by the class's own score. Pairs of classes (classes) without samples on both sides are left out.
+    ``kind="binary_costs"`` and ``"costs"`` (with ``cost[target, predicted]``): AUC-mu. ``"one_vs_all"``: the samples of each
+    class against all the others, by the class's own score. Pairs of classes (classes) without samples on both sides are left
+    out.
 
     Args:
         scores: ``(n, K)``.

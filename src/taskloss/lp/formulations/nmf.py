@@ -24,10 +24,10 @@ def nmf_program(V: Tensor, rank: int, *, exact: bool = False, candidates: Tensor
         0 \le C_{ij} \le C_{jj} \le 1
 
     ``exact=True`` is the paper's program, without E: it has no solution unless V is separable to the last digit. Otherwise E is
-    split into two parts of at least zero and there always is one. p has distinct entries, so that equal rows are told apart; delta
-    is small, so that only ties are broken. With ``candidates`` only these m rows can be anchors, and C has m columns (default: all
-    rows, C square). Variables: C row by row, then the parts of E. The matrix has about ``s m w`` nonzeros; zeros of V are
-    left out unless V requires a gradient.
+    split into two parts of at least zero and there always is one. p has distinct entries, so that equal rows are told apart;
+    delta is small, so that only ties are broken. With ``candidates`` only these m rows can be anchors, and C has m columns
+    (default: all rows, C square). Variables: C row by row, then the parts of E. The matrix has about ``s m w`` nonzeros; zeros
+    of V are left out unless V requires a gradient.
 
     >>> import taskloss as tl
     >>> V = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
@@ -78,8 +78,8 @@ def diagonal_places(candidates: Tensor) -> Tensor:
 def extreme_rows(V: Tensor, count: int) -> Tensor:
     """Rows that may be anchors, in rising order: the one farthest from zero, then again of what it leaves of the others.
 
-    Araujo et al., *The successive projections algorithm for variable selection*, 2001; Gillis and Vavasis (2014) show that it finds
-    the anchors of a separable matrix, and how much noise it bears. Fewer than ``count`` if nothing is left.
+    Araujo et al., *The successive projections algorithm for variable selection*, 2001; Gillis and Vavasis (2014) show that it
+    finds the anchors of a separable matrix, and how much noise it bears. Fewer than ``count`` if nothing is left.
 
     >>> extreme_rows(torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]), 2).tolist()
     [0, 2]

@@ -52,10 +52,11 @@ def ratio_program(
     r"""The largest ratio that soft labels reach, as a minimum (the objective is minus the ratio):
 
     .. math::
-        \max \tfrac1k (n'z + n_0 t) \;\text{s.t.}\; d'z + d_0 t = k,\; \psi_i t \le z_i \le (1 + \psi_i) t,\; z_i \le t,\; z, t \ge 0
+        \max \tfrac1k (n'z + n_0 t) \;\text{s.t.}\; d'z + d_0 t = k,\; \psi_i t \le z_i \le (1 + \psi_i) t,\; z_i \le t,
+        \; z, t \ge 0
 
-    with ``k = d_0`` (the paper's b) where that is above zero, else 1. Variables: z, then t. The denominator must be above zero for
-    all the labels that are allowed.
+    with ``k = d_0`` (the paper's b) where that is above zero, else 1. Variables: z, then t. The denominator must be above zero
+    for all the labels that are allowed.
 
     Args:
         scores: ``(n,)``.

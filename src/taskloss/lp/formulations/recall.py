@@ -1,4 +1,4 @@
-r"""Precision at a recall and recall at a precision as linear programs, the threshold a variable (Meng et al. 2021, section A.2.3).
+r"""Precision at a recall and recall at a precision as linear programs, the threshold a variable (Meng et al. 2021, A.2.3).
 
 Without a threshold of its own the position of a sample fixes its label, and a recall to reach would have nothing to move. So the
 position is ``psi_i - tau``, ``psi_i - tau <= y_i <= 1 + psi_i - tau``, ``0 <= y_i <= 1``, with tau free.
@@ -30,7 +30,7 @@ def precision_at_recall_program(
 
     .. math::
         \max \sum_{pos} z \;\text{s.t.}\; \sum z = 1,\; \sum_{pos} z \ge \alpha P t,\;
-        z_i \le (1 + \psi_i) t - \theta \text{ and } z_i \le t \text{ (pos)},\; z_j \ge \psi_j t - \theta \text{ (neg)},\; z, t \ge 0
+        z_i \le (1 + \psi_i) t - \theta, \; z_i \le t \text{ (pos)},\; z_j \ge \psi_j t - \theta \text{ (neg)},\; z, t \ge 0
 
     Variables: z, t, theta. One-sided it always has a solution.
 

@@ -29,8 +29,8 @@ class AUCLoss(ProgramLoss):
 
     .. math:: (e - \mathrm{gap})_+ \;\;(\text{hinge}), \qquad \mathrm{clip}(1 - \mathrm{gap} / e, 0, 1) \;\;(\text{ramp}).
 
-    The hinge is the value of the program divided by the number of pairs; the ramp is the paper's loss, made from its solution. The
-    ramp, and the hinge divided by e, are upper bounds of one minus the AUC. **The ramp has no gradient in pairs that are
+    The hinge is the value of the program divided by the number of pairs; the ramp is the paper's loss, made from its solution.
+    The ramp, and the hinge divided by e, are upper bounds of one minus the AUC. **The ramp has no gradient in pairs that are
     ordered wrongly**: begin with the hinge. The paper takes the ramp of probabilities with a margin of 0.01.
 
     Args:

@@ -60,6 +60,7 @@ class ProgramLoss(nn.Module):
 
 
 def evaluate(task: Task, solver: str, phi: Phi | None, scores: Tensor, target: Tensor, options: dict[str, Any]) -> Tensor:
+    """The loss of one call: positions by ``phi`` if there is one, and the short way for a small plain batch."""
     if phi is not None:
         _checks.check_tensors(scores, target)
         scores = phi(scores.to(torch.promote_types(scores.dtype, torch.float32)))

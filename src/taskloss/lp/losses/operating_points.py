@@ -16,9 +16,7 @@ from taskloss.lp.objectives.operating_points import OperatingPoint
 BOUND = 0.8
 
 
-def _point_task(
-    name: str, bound: float, margin: float, two_sided: bool, phi: Phi | None, slack: float = SLACK
-) -> OperatingPoint:
+def _point_task(name: str, bound: float, margin: float, two_sided: bool, phi: Phi | None, slack: float = SLACK) -> OperatingPoint:
     _checks.check_fraction(name, bound)
     _checks.check_flag("two_sided", two_sided)
     if phi is not None:
@@ -142,4 +140,6 @@ def recall_at_precision_loss(
     **options: Unpack[ProgramCallOptions],
 ) -> Tensor:
     """Functional form of :class:`RecallAtPrecisionLoss`."""
-    return evaluate(_point_task("precision", precision, margin, two_sided, phi, slack), solver, phi, scores, target, dict(options))
+    return evaluate(
+        _point_task("precision", precision, margin, two_sided, phi, slack), solver, phi, scores, target, dict(options)
+    )

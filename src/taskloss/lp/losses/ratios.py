@@ -36,8 +36,8 @@ class RatioLoss(ProgramLoss):
 
     .. math:: 1 - \max_y \frac{n_1\,tp + n_2\,fp + n_3\,fn + n_4\,tn}{d_1\,tp + d_2\,fp + d_3\,fn + d_4\,tn}
 
-    over labels ``max(0, psi) <= y <= min(1, 1 + psi)``; psi is ``phi(score)`` in [-1, 1], drawn toward the wrong side by the margin
-    m: ``(1 - m) phi - m`` for positives, ``(1 - m) phi + m`` for negatives (Meng et al. 2021, section A.2, with m = 0).
+    over labels ``max(0, psi) <= y <= min(1, 1 + psi)``; psi is ``phi(score)`` in [-1, 1], drawn toward the wrong side by the
+    margin m: ``(1 - m) phi - m`` for positives, ``(1 - m) phi + m`` for negatives (Meng et al. 2021, section A.2, with m = 0).
 
     **The margin matters.** With m = 0 the labels are the most favourable ones: a score of 0 counts as right for either
     class, so a network that makes all scores 0 has reached the minimum, and the value is a lower bound of one minus the metric.

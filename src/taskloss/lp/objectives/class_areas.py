@@ -75,8 +75,8 @@ class ClassAreaObjective(ProgramObjective):
             else:
                 merits = rows if self._task.cost is None else _merits(rows, self._task.cost.values)
                 largest = merits.dtype.type(np.finfo(merits.dtype).max / 4)
-                parts = class_pairs(merits, self._target, classes, largest)
-                lists = split_by_label(*parts, classes * (classes - 1) // 2)
+                pairs, labels, owner = class_pairs(merits, self._target, classes, largest)
+                lists = split_by_label(pairs, labels, owner, classes * (classes - 1) // 2)
             self._entries, self._work = (len(lists.positives) + len(lists.negatives)), rows.dtype
             self._sums = PairSums(lists, self._task.margin, self._task.ramp)
             counts = lists.positive_counts() * lists.negative_counts()

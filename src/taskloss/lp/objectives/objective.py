@@ -76,7 +76,10 @@ def solve_value(program: LinearProgram) -> Tensor:
 
 
 def solve_items(
-    scores: Tensor, samples: Iterator[tuple[np.ndarray, np.ndarray]], defined: np.ndarray, value: Callable[[Tensor, Tensor], Tensor]
+    scores: Tensor,
+    samples: Iterator[tuple[np.ndarray, np.ndarray]],
+    defined: np.ndarray,
+    value: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
     """``value(scores, positive)`` of each item, zero where it is undefined; ``samples`` are the places and labels of each."""
     values = []
@@ -113,6 +116,6 @@ def check_positions(scores: np.ndarray, kept: np.ndarray, squash: bool) -> None:
         if bad.any():
             place, text = _checks.first_place(bad)
             raise ValueError(
-                f"phi(scores)[{text}] is {scores[place]}; expected phi to map scores to [-1, 1], 0 at the decision: leave phi out "
-                "(tanh), or use lambda s: 2 * torch.sigmoid(s) - 1"
+                f"phi(scores)[{text}] is {scores[place]}; expected phi to map scores to [-1, 1], 0 at the decision: "
+                "leave phi out (tanh), or use lambda s: 2 * torch.sigmoid(s) - 1"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -78,7 +78,8 @@ class OperatingPointObjective(ProgramObjective):
 
     def solved(self, scores: Tensor) -> Tensor:
         task = self._task
-        form = {"margin": task.margin, "two_sided": task.two_sided, "phi": None if task.squash else torch.positive}
+        phi = None if task.squash else torch.positive
+        form: dict[str, Any] = {"margin": task.margin, "two_sided": task.two_sided, "phi": phi}
 
         def value(own: Tensor, positive: Tensor) -> Tensor:
             if not task.at_recall:

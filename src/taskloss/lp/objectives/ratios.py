@@ -101,7 +101,9 @@ class _WithGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            return Scale.apply(ctx.scores, grad_outputs[0], ctx.gradient, torch.empty(0, dtype=torch.int64)), None, None
+            # Fails when it is differentiated again.
+            whole = torch.empty(0, dtype=torch.int64)
+            return Scale.apply(ctx.scores, grad_outputs[0], ctx.gradient, whole), None, None  # type: ignore[no-untyped-call]
         return ctx.gradient * grad_outputs[0], None, None
 
 
@@ -125,4 +127,4 @@ def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | Non
         return None
     gradient = torch.empty_like(scores)
     value = ratio_of_one(scores.detach().numpy(), target.numpy(), *task.settings, gradient.numpy())
-    return None if value != value else _WithGradient.apply(scores, value, gradient)
+    return None if value != value else _WithGradient.apply(scores, value, gradient)  # type: ignore[no-untyped-call]
