@@ -92,7 +92,7 @@ def test_class_auc(kind):
     classes = 3
     cost = np.array([[0.0, 1.0, 4.0], [2.0, 0.0, 1.0], [1.0, 3.0, 0.0]]) if kind == "costs" else None
     batches, programs, expected = [], [], []
-    for _ in range(BATCHES // 2):
+    for _ in range(BATCHES):
         target = rng.integers(0, classes, int(rng.integers(2, 9)))
         scores = random_scores(rng, (len(target), classes))
         parts = oracle.class_pairs(scores, target, 0.5, kind, cost)
