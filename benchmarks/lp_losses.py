@@ -192,7 +192,14 @@ def main() -> None:
                 metric = title.split(",")[0]
                 # Cross-entropy does not know which form of a program it is compared with.
                 label = title if method == "program" else metric
-                cell = {"contest": label, "set": name, "method": method, "settings": settings, "seed": seed, "steps": iterations}
+                cell = {
+                    "contest": label,
+                    "set": name,
+                    "method": method,
+                    "settings": settings,
+                    "seed": seed,
+                    "iterations": iterations,
+                }
                 contest = CONTESTS[title]
                 return cells.run(cell, lambda: run_once(contest, method, settings, make(name, seed), seed, iterations))
 
