@@ -47,6 +47,7 @@ $(VENV)/peers: $(VENV)/dev
 bench: $(VENV)/peers  ## speed and memory, as ratios measured side by side in one run
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.lp
+	$(BIN)/python -m benchmarks.lp_losses_speed
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist
