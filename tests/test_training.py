@@ -210,6 +210,16 @@ def test_smoothing_passes_over_a_lucky_step():
     assert result.best_iteration == 6
 
 
+def test_smoothing_does_not_keep_a_lucky_first_step():
+    """Of a window that is not full, one value would beat every later mean: the net would stay untrained."""
+    values = iter([1.0, 0.1, 0.1, 0.5, 0.6, 0.7, 0.7])
+    samples, settings = noisy_samples(0), TrainingSettings(iterations=7, patience=7, smoothing=3)
+    result = train(build_mlp(4), nn.SoftMarginLoss(), samples, samples, settings=settings, metric=lambda *_: next(values))
+    assert result.best_iteration == 7
+    short = TrainingSettings(iterations=2, smoothing=10)
+    assert train(build_mlp(4), nn.SoftMarginLoss(), samples, samples, settings=short).best_iteration == 2
+
+
 # --- checkpoints --------------------------------------------------------------------------------------------------------
 
 RUN = """

@@ -243,3 +243,16 @@ def test_large_sets_are_trained_in_batches():
     X, y = rare_positives(1000)
     model = TaskLossClassifier(batch_size=128, **SMALL).fit(X[:600], y[:600])
     assert average_precision_score(model.decision_function(X[600:]), y[600:]) > 0.5
+
+
+@pytest.mark.parametrize("metric", ["average_precision", "multi_class"])
+def test_cross_entropy_starts_from_the_shares_of_the_classes(metric):
+    """From scores near 0, a baseline on few positives would rank below chance for a long time: no fair comparison."""
+    X, y = rare_positives(600, 3)
+    model = TaskLossClassifier(metric, method="cross_entropy", members=2, max_iter=1, learning_rate=1e-9, random_state=0).fit(
+        X, y
+    )
+    for member in model.ensemble_.members:
+        raw = member.net(model.features_.transform(X)).detach()
+        start = torch.sigmoid(raw if raw.ndim == 1 else raw[:, 1] - raw[:, 0])
+        assert start.mean().item() == pytest.approx(y.mean(), abs=0.05)

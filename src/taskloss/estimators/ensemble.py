@@ -147,6 +147,8 @@ def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples)
         )
 
     settings = plan.settings
+    if plan.initial is None and (problem.needs_warm_up or problem.method == "cross_entropy"):
+        net.shift -= _log_odds(problem, training.target).to(net.shift)
     if not problem.needs_warm_up or plan.initial is not None:
         return net, run(problem.criterion(), settings, "metric")
     steps = min(plan.warm_up, max(1, settings.iterations // 2))
@@ -157,6 +159,18 @@ def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples)
     best = steps + second.best_iteration if second.best_metric >= first.best_metric else first.best_iteration
     result = TrainingResult(first.losses + second.losses, first.metrics + second.metrics, best)
     return (net if best > steps else warmed_up), result
+
+
+def _log_odds(problem: Problem, target: Tensor) -> Tensor:
+    """Of the classes or labels among the samples, for the scores that cross-entropy starts from.
+
+    From scores near 0 its first steps only push all samples down, by way of the hidden layers: with few positives the network
+    then ranks below chance for a long time. Rankings do not depend on a shift, so only cross-entropy needs it.
+    """
+    if problem.chooses_class:
+        target = nn.functional.one_hot(target, problem.outputs or 2)
+    share = ((target > 0).double().sum(0) + 0.5) / (len(target) + 1)
+    return share.log() if problem.exclusive else share.logit()
 
 
 def _centre(net: ScoreNet, problem: Problem, samples: Samples) -> None:

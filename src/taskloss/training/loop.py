@@ -100,7 +100,7 @@ def train(
             state.losses.append(_step(model, criterion, batches.of_step(step), state.optimizer))
             _update_average(state, settings.averaging)
             state.metrics.append(_validate(state.average or model, metric, validation, settings.batch_size))
-            if state.best == 0 or _smoothed(state.metrics, step + 1, settings) > _smoothed(state.metrics, state.best, settings):
+            if _is_better(state, settings):
                 state.best, state.best_weights = step + 1, _copy_weights(state.average or model)
             if checkpoint is not None and ((step + 1) % checkpoint.every == 0 or _is_over(state, settings)):
                 state.write(checkpoint.path, run)
@@ -122,10 +122,17 @@ def _is_over(state: RunState, settings: TrainingSettings) -> bool:
     return done >= settings.iterations or (state.best > 0 and done - state.best >= settings.patience)
 
 
-def _smoothed(metrics: list[float], step: int, settings: TrainingSettings) -> float:
-    """The mean of the last few metrics up to a step; of the first steps, which have fewer before them, of those there are."""
-    window = metrics[max(0, step - settings.smoothing) : step]
-    return sum(window) / len(window)
+def _is_better(state: RunState, settings: TrainingSettings) -> bool:
+    """Whether the last step has the highest mean metric of the last few steps.
+
+    The first steps, which have too few before them, are no candidates: a single lucky value of a net that has hardly been trained
+    would beat every mean that comes after it.
+    """
+    window, step = min(settings.smoothing, settings.iterations), len(state.metrics)
+    if step < window:
+        return False
+    last, best = (sum(state.metrics[end - window : end]) for end in (step, state.best or step))
+    return state.best == 0 or last > best
 
 
 def _step(model: nn.Module, criterion: Criterion, samples: Samples, optimizer: torch.optim.Optimizer) -> float:

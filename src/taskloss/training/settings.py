@@ -23,7 +23,8 @@ class TrainingSettings:
     averaging: float = 0.0
     """Decay of a running mean of the weights: validated and kept are the means, not the last step's weights. 0 for none."""
     smoothing: int = 1
-    """Compare steps by the mean validation metric of this many steps up to each: a noisy validation set has lucky steps."""
+    """Compare steps by the mean validation metric of this many steps up to each: a noisy validation set has lucky steps.
+    Steps with fewer before them are not kept, unless the run has no others."""
 
     def __post_init__(self) -> None:
         for name in ("iterations", "patience", "batch_size", "smoothing"):
