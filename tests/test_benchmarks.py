@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import cells, estimators, fscore, segmentation
+from benchmarks import boosting, cells, estimators, fscore, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -48,6 +49,31 @@ def test_segmentation_runs(run_quickly, tmp_path):
     result = run_quickly(segmentation, "voc2012_det_seg_192", tmp_path / "segmentation.json")
     assert set(result["summary"]) == set(segmentation.METHODS)
     assert len(result["records"]) == sum(len(segmentation.all_settings(method)) for method in segmentation.METHODS)
+
+
+def test_boosting_runs_and_goes_on(run_quickly, tmp_path):
+    first = run_quickly(boosting, "tabular", tmp_path / "boosting.json")
+    assert {(r["metric"], r["library"], r["method"], r["condition"]) for r in first["records"]} == set(
+        itertools.product(("AP", "F1"), boosting.GRIDS, boosting.METHODS, boosting.CONDITIONS)
+    )
+    row = first["summary"]["AP, LightGBM, noise, finish, keel_pima"]
+    own, ours = (
+        next(
+            r["test"]
+            for r in first["records"]
+            if (r["metric"], r["library"], r["condition"], r["method"]) == ("AP", "LightGBM", "noise", method)
+        )
+        for method in ("own", "finish")
+    )
+    assert row["gain"] == pytest.approx(100 * (ours - own))
+    assert run_quickly(boosting, "tabular", tmp_path / "boosting.json") == first
+
+
+@pytest.mark.skipif(not (DATA / "tabular").is_dir(), reason="no data folder")
+def test_boosting_flips_labels_of_seen_samples_only():
+    clean, noisy = (boosting.read_split(DATA, "keel_pima", condition, 0) for condition in boosting.CONDITIONS)
+    shares = [float((a.target != b.target).mean()) for a, b in zip(clean, noisy, strict=True)]
+    np.testing.assert_allclose(shares, [0.2, 0.2, 0.0], atol=0.005)
 
 
 def test_estimators_runs_and_goes_on(run_quickly, tmp_path):

@@ -156,6 +156,16 @@ def test_threads_agree(library, table):
     np.testing.assert_allclose(one, two, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("hessian", ["secant", "constant"])
+def test_from_a_constant_start_epsilon_is_the_unit_of_the_scores(hessian, table):
+    features, target = table
+    one, four = (
+        fit_lightgbm(features, target, boosting.lightgbm_objective("average_precision", epsilon=epsilon, hessian=hessian))
+        for epsilon in (1.0, 4.0)
+    )
+    np.testing.assert_allclose(four, 4 * one, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("task", ["roc_auc", "ndcg", "precision_at_recall", "partial_auc"])
 def test_other_rankings_train(task, table):
     features, target = table
