@@ -38,8 +38,16 @@ format: $(VENV)/dev  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev  ## speed and memory, as ratios measured side by side in one run
+# qpth asks for numpy below 2 but works with 2, so it comes without what it asks for.
+$(VENV)/peers: $(VENV)/dev
+	$(BIN)/pip install --quiet --editable '.[dev,peers]'
+	$(BIN)/pip install --quiet --no-deps qpth
+	@touch $@
+
+bench: $(VENV)/peers  ## speed and memory, as ratios measured side by side in one run
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.lp
+	$(BIN)/python -m benchmarks.lp_losses_speed
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist

@@ -43,11 +43,11 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.cells import Cells, Record
+from benchmarks.splits import Split, cross_entropy, split_samples
 from rich.progress import Progress
 from torch import Tensor, nn
 
 import taskloss as tl
-from taskloss.cli.trials import Split, cross_entropy, split_samples
 from taskloss.training import Criterion, Samples, TrainingSettings, build_mlp, train
 
 NAMES = (

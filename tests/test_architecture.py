@@ -68,7 +68,15 @@ def test_kernels_know_no_torch_and_the_losses_no_task():
     names = imported_modules(PACKAGE / "direct.py")
     assert {name for name in names if name.startswith("taskloss.tasks")} <= {
         f"taskloss.tasks.{name}"
-        for name in ("registry.as_task", "registry.handle_of", "registry.task_of", "task.Call", "task.Inference", "task.Task")
+        for name in (
+            "registry.as_task",
+            "registry.handle_of",
+            "registry.task_of",
+            "task.Call",
+            "task.Inference",
+            "task.Objective",
+            "task.Task",
+        )
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import boosting, cells, estimators, fscore, segmentation
+from benchmarks import boosting, cells, estimators, fscore, lp_losses, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -90,7 +90,13 @@ def test_estimators_runs_and_goes_on(run_quickly, tmp_path):
     assert run_quickly(estimators, "tabular", tmp_path / "estimators.json") == first
 
 
-@pytest.mark.parametrize("module", [cells, estimators, fscore])
+def test_lp_losses_run(run_quickly, tmp_path):
+    result = run_quickly(lp_losses, "tabular", tmp_path / "lp_losses.json")
+    assert set(result["summary"]) == set(lp_losses.CONTESTS)
+    assert {record["method"] for record in result["records"]} == set(lp_losses.METHODS)
+
+
+@pytest.mark.parametrize("module", [cells, estimators, fscore, lp_losses])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 

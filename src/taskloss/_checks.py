@@ -275,6 +275,28 @@ def check_fraction(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be at most 1, got {value!r}; 5% is 0.05")
 
 
+def check_soft_margin(value: Any) -> float:
+    """A margin of soft labels: from 0 to 1/2."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"margin must be a number from 0 to 0.5, got {type(value).__name__}")
+    if not 0.0 <= float(value) <= 0.5:
+        raise ValueError(f"margin must be between 0 and 0.5, got {value!r}; at 0.5 a label is the sigmoid of twice the score")
+    return float(value)
+
+
+def check_coefficients(name: str, values: Any, *, least: float) -> tuple[float, float, float, float]:
+    """Four numbers, those of tp, fp, fn and tn, none below ``least``."""
+    numbers_given = tuple(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else ()
+    if len(numbers_given) != 4 or not all(isinstance(x, numbers.Real) and math.isfinite(x) for x in numbers_given):
+        raise ValueError(f"{name} must be four finite numbers, the coefficients of tp, fp, fn and tn; got {values!r}")
+    if min(numbers_given) < least or (least == 0.0 and not any(numbers_given)):
+        raise ValueError(
+            f"{name} must have no coefficient below zero and one above it, so that the ratio is defined; got {values!r}"
+        )
+    tp, fp, fn, tn = (float(x) for x in numbers_given)
+    return tp, fp, fn, tn
+
+
 def check_band(low: Any, high: Any) -> None:
     """``0 <= min_fpr < max_fpr <= 1``."""
     check_fraction("max_fpr", high)

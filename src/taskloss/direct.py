@@ -33,7 +33,7 @@ from taskloss import _checks
 from taskloss.kernels.sums import order_free_sum
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import as_task, handle_of, task_of
-from taskloss.tasks.task import Call, Inference, Task
+from taskloss.tasks.task import Call, Inference, Objective, Task
 
 EPSILON = 1.0
 UPDATES = ("positive", "negative")
@@ -63,18 +63,23 @@ class CallOptions(LossOptions, total=False):
     """How many relevant items each ranking has, those missing from the list included (a number or one a ranking)."""
 
 
-# --- the four rules ---------------------------------------------------------------------------------------------------
+# --- the rules ---------------------------------------------------------------------------------------------------
 
 
 class Step(NamedTuple):
     """The gradient ``factor * (psi(answer) - psi(reference))``."""
 
+    inference: Inference[Any]
     answer: Any
     reference: Any
     factor: float
 
+    def gradient(self, share: np.ndarray) -> np.ndarray:
+        """Times the share of each item."""
+        return self.inference.feature_difference(self.answer, self.reference, self.factor * share)
 
-Rule = Callable[[Inference[Any], float, bool], tuple[np.ndarray, Step | None]]
+
+Rule = Callable[[Any, float, bool], tuple[np.ndarray, Step | Objective | None]]
 
 
 def _direct(sign: int) -> Rule:
@@ -83,22 +88,32 @@ def _direct(sign: int) -> Rule:
         values = inference.loss(predicted)
         if not with_gradient:
             return values, None
-        return values, Step(inference.augment(sign * epsilon), predicted, sign / epsilon)
+        return values, Step(inference, inference.augment(sign * epsilon), predicted, sign / epsilon)
 
     return rule
 
 
 def _hinge(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
     augmented, truth = inference.augment(1.0), inference.truth()
-    return inference.score_difference(augmented, truth) + inference.loss(augmented), Step(augmented, truth, 1.0)
+    return inference.score_difference(augmented, truth) + inference.loss(augmented), Step(inference, augmented, truth, 1.0)
 
 
 def _perceptron(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
     predicted, truth = inference.predict(), inference.truth()
-    return inference.score_difference(predicted, truth), Step(predicted, truth, 1.0)
+    return inference.score_difference(predicted, truth), Step(inference, predicted, truth, 1.0)
 
 
-RULES: dict[str, Rule] = {"positive": _direct(+1), "negative": _direct(-1), "hinge": _hinge, "perceptron": _perceptron}
+def _own(objective: Objective, epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Objective]:
+    return objective.values(), objective
+
+
+RULES: dict[str, Rule] = {
+    "positive": _direct(+1),
+    "negative": _direct(-1),
+    "hinge": _hinge,
+    "perceptron": _perceptron,
+    "own": _own,  # of losses whose gradient is that of their value, which other modules build on this one
+}
 
 
 # --- from a rule to a tensor operation --------------------------------------------------------------------------------
@@ -136,7 +151,7 @@ def _evaluate_now(
     result = values.reshape(inference.values_shape) if reduction == "none" else np.float64(order_free_sum(values))
     gradient, owner = np.empty(0, array.dtype), np.empty(0, np.int64)
     if with_gradient and step is not None:
-        gradient = inference.feature_difference(step.answer, step.reference, step.factor * share)
+        gradient = step.gradient(share)
         owner = inference.owner() if reduction == "none" else owner
     tensors = (torch.from_numpy(np.asarray(part)) for part in (result.astype(array.dtype), gradient, owner))
     value, gradient_tensor, owner_tensor = (tensor.to(scores.device) for tensor in tensors)
@@ -192,7 +207,7 @@ class _TaskLoss(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         scores, gradient, owner = ctx.saved_tensors
         # Gradients are enabled here only when the caller wants to differentiate the result again.
-        scale = _Scale.apply if torch.is_grad_enabled() else _Scale.forward
+        scale = Scale.apply if torch.is_grad_enabled() else Scale.forward
         return (scale(scores, grad_outputs[0], gradient, owner), *(None,) * 11)
 
     @staticmethod
@@ -206,7 +221,7 @@ class _TaskLoss(torch.autograd.Function):
 _TaskLoss.forward.__signature__ = inspect.signature(_TaskLoss.forward)  # type: ignore[attr-defined]
 
 
-class _Scale(torch.autograd.Function):
+class Scale(torch.autograd.Function):
     """The backward pass as a function of the scores too, so that a second derivative meets an error instead of a silent zero."""
 
     @staticmethod

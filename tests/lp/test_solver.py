@@ -196,3 +196,22 @@ def test_thread_count_does_not_matter():
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(one.x, solve(problem).x)
+
+
+def test_programs_whose_limits_are_all_zero():
+    """Nothing in them says how large x is, and the optimal value is zero."""
+    one = torch.ones(1, dtype=torch.float64)
+    assert solve(LinearProgram(one, A_ub=-one[None], b_ub=0 * one, lower=0.0)).check().x.tolist() == [0.0]
+    for seed in range(10):
+        rows = torch.rand(4, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        eye = torch.eye(4, dtype=torch.float64)
+        cost = torch.tensor([0.0] * 2 + [1.0] * 8, dtype=torch.float64)
+        program = LinearProgram(cost, A_eq=torch.cat([rows, eye, -eye], 1), b_eq=torch.zeros(4, dtype=torch.float64), lower=0.0)
+        assert solve(program).check().x.abs().max() <= 1e-8
+    assert solve(LinearProgram(-one, A_ub=-one[None], b_ub=0 * one)).status is Status.UNBOUNDED
+
+
+def test_numbers_of_one_program_have_no_axis():
+    solution = solve(LinearProgram(torch.ones(2), lower=0.0))
+    for name in ("objective", "gap", "error", "iterations", "unique"):
+        assert getattr(solution, name).shape == ()

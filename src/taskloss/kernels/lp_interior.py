@@ -336,7 +336,8 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
     best_x = x.copy()
     cost_scale = 1.0 + largest(program.cost)
     best = np.inf
-    best_step = 0
+    least_mu = np.inf
+    progress_step = 0
     shift = 10.0 * smallest_shift
     steps = 0
     while True:
@@ -348,14 +349,18 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
         error = max(_primal_error(program, kinds, values, sides), largest(gradient) / cost_scale)
         gap = relative_gap(program, x, duals) if softness == 0.0 else mu
         error = max(error, gap) if error < np.inf else np.inf
+        if mu < 0.9 * least_mu:
+            # Early on the error may rise while the path is followed.
+            least_mu = mu
+            progress_step = steps
         if error < best:
             best = error
-            best_step = steps
+            progress_step = steps
             best_x[:] = x
             multipliers[:] = duals
         if steps < len(trace):
             trace[steps] = x
-        lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or steps - best_step > 25
+        lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or steps - progress_step > 25
         if best <= tolerance or lost or steps >= max_steps:
             break
         steps += 1

@@ -156,11 +156,12 @@ def relative_gap(program, x, multipliers):
     """Primal minus dual objective of a linear program, relative to the terms of either.
 
     Where the optimal value is zero because x is, those vanish too, so a part of the largest cost times the largest limit is
-    the floor (of 1 times it, when the cost is zero).
+    the floor (1 for either if it is zero).
     """
     primal = 0.0
     unit = largest(program.cost)
-    scale = 1e-300 + 1e-4 * (unit if unit > 0.0 else 1.0) * _largest_limit(program.low, program.high)
+    limit = _largest_limit(program.low, program.high)
+    scale = 1e-4 * (unit if unit > 0.0 else 1.0) * (limit if limit > 0.0 else 1.0)
     terms = 0.0
     for column in range(len(x)):
         term = program.cost[column] * x[column]

@@ -1,9 +1,53 @@
-"""Linear programs in the network: a solver, and a layer with gradients in all of the data."""
+"""Linear programs in the network: a solver, a layer with gradients in all of the data, and the metrics as linear programs."""
 
+from taskloss.lp import formulations
+from taskloss.lp.factorization import Factorization, nmf
 from taskloss.lp.layer import LPLayer, differentiable_solve
+from taskloss.lp.losses import (
+    AUCLoss,
+    FScoreLoss,
+    JaccardLoss,
+    MultiClassAUCLoss,
+    PrecisionAtRecallLoss,
+    RatioLoss,
+    RecallAtPrecisionLoss,
+    auc_loss,
+    fscore_loss,
+    jaccard_loss,
+    multi_class_auc_loss,
+    precision_at_recall_loss,
+    ratio_loss,
+    recall_at_precision_loss,
+)
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import ActiveSet, Solution, Status
 from taskloss.lp.solver import solve
 from taskloss.lp.sparse import SparseMatrix
 
-__all__ = ["ActiveSet", "LPLayer", "LinearProgram", "Solution", "SparseMatrix", "Status", "differentiable_solve", "solve"]
+__all__ = [
+    "AUCLoss",
+    "ActiveSet",
+    "FScoreLoss",
+    "Factorization",
+    "JaccardLoss",
+    "LPLayer",
+    "LinearProgram",
+    "MultiClassAUCLoss",
+    "PrecisionAtRecallLoss",
+    "RatioLoss",
+    "RecallAtPrecisionLoss",
+    "Solution",
+    "SparseMatrix",
+    "Status",
+    "auc_loss",
+    "differentiable_solve",
+    "formulations",
+    "fscore_loss",
+    "jaccard_loss",
+    "multi_class_auc_loss",
+    "nmf",
+    "precision_at_recall_loss",
+    "ratio_loss",
+    "recall_at_precision_loss",
+    "solve",
+]

@@ -124,7 +124,7 @@ def solution_of(problem: LinearProgram, found: Found) -> Solution:
 
 def shaped_as(problem: LinearProgram, array: np.ndarray) -> torch.Tensor:
     """A tensor on the device of the problem, in its precision, with a batch axis if the problem has one."""
-    result = torch.from_numpy(np.ascontiguousarray(array if problem.batch_size is not None else array[0]))
+    result = torch.from_numpy(np.array(array if problem.batch_size is not None else array[0]))
     return result.to(problem.c.device, problem.c.dtype if result.is_floating_point() else result.dtype)
 
 

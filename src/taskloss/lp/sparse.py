@@ -33,8 +33,8 @@ class SparseMatrix:
     torch.Size([4, 2, 2])
     """
 
-    rows: np.ndarray
-    columns: np.ndarray
+    rows: Any
+    columns: Any
     values: torch.Tensor
     size: tuple[int, int]
     order: np.ndarray | None = dataclasses.field(init=False, repr=False, default=None)

@@ -2,7 +2,7 @@
 
 A :class:`Task` is an immutable description of a metric. Reading one batch gives an :class:`Inference`, which solves the two
 inference problems of direct loss minimization for that batch. An *answer* is whatever the task finds handy (counts for rankings);
-the losses only pass it back.
+the losses only pass it back. A loss that is an ordinary function of the scores is read into an :class:`Objective` instead.
 """
 
 from __future__ import annotations
@@ -30,12 +30,8 @@ class Call:
     weight: np.ndarray | None = None
 
 
-class Inference(ABC, Generic[Answer]):
-    """The inference problems of one batch: R separate items (rankings, labelings ...), all solved in each call.
-
-    The joint score is linear in the scores, ``F(scores, y) = <scores, psi(y)>``. Losses and joint scores come as float64 arrays
-    of shape ``(R,)``. Only *differences* of joint scores and features are asked for: they stay accurate where F itself would not.
-    """
+class Reading(ABC):
+    """One batch as a task reads it: R separate items (rankings, labelings ...)."""
 
     values_shape: tuple[int, ...]
     """Shape of one value an item, R in all."""
@@ -43,6 +39,30 @@ class Inference(ABC, Generic[Answer]):
     """Which items the metric is defined for, bool of shape ``(R,)``; the others have zero loss and gradient."""
     weights: np.ndarray
     """Weight of each item in a mean or sum, shape ``(R,)``."""
+
+    @abstractmethod
+    def owner(self) -> np.ndarray:
+        """Which of the R items each element of the flattened scores belongs to, int64."""
+
+
+class Objective(Reading):
+    """A batch of a loss that is a function of the scores, with a gradient of its own (:mod:`taskloss.lp`)."""
+
+    @abstractmethod
+    def values(self) -> np.ndarray:
+        """The loss of each item, float64 of shape ``(R,)``."""
+
+    @abstractmethod
+    def gradient(self, factor: np.ndarray) -> np.ndarray:
+        """``factor[r]`` times the gradient of item r, summed over items, in the shape of the scores; float32 or float64."""
+
+
+class Inference(Reading, Generic[Answer]):
+    """The inference problems of one batch, all its items solved in each call.
+
+    The joint score is linear in the scores, ``F(scores, y) = <scores, psi(y)>``. Losses and joint scores come as float64 arrays
+    of shape ``(R,)``. Only *differences* of joint scores and features are asked for: they stay accurate where F itself would not.
+    """
 
     @abstractmethod
     def predict(self) -> Answer:
@@ -68,10 +88,6 @@ class Inference(ABC, Generic[Answer]):
     def feature_difference(self, answer: Answer, reference: Answer, factor: np.ndarray) -> np.ndarray:
         """``factor[r] * (psi(answer) - psi(reference))`` in the shape of the scores; float32, or float64 for float64 scores."""
 
-    @abstractmethod
-    def owner(self) -> np.ndarray:
-        """Which of the R items each element of the flattened scores belongs to, int64."""
-
 
 class Task(ABC):
     """A metric. Subclasses are immutable and hashable (frozen dataclasses), so that they can be shared and compared."""
@@ -83,8 +99,10 @@ class Task(ABC):
     """The options of a call that the task honours."""
 
     @abstractmethod
-    def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> Inference[Any]:
-        """Check one batch, float32 or float64 scores, and prepare its inference problems."""
+    def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> Any:
+        """Check one batch, float32 or float64 scores, and prepare its inference problems: an ``Inference``, or an
+        ``Objective``.
+        """
 
     @abstractmethod
     def values_shape(

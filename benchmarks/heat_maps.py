@@ -1,0 +1,103 @@
+"""Heat maps of what a pretrained net sees: its activations factored by ``tl.lp.nmf`` (Meng et al. 2021, figure 2).
+
+For each image the activations of the last block of SqueezeNet 1.1 are a matrix V of channels times places. ``V ~ F W``, and each
+row of W is a heat map. One picture: images in the first row, k = 1 below, k = 2 (red and blue) in the last row.
+
+    python -m benchmarks.heat_maps --data FOLDER --output heat_maps.png
+
+FOLDER holds ``pretrained/squeezenet_v1.1_imagenet.npz`` (arrays named conv1.weight, fire2.squeeze1x1.weight, ...) and
+``stl10_train3996_96/stl10_train3996_96.npz`` (JPEG files one after another in ``jpeg``, their places in ``offset``, ``labels``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+import taskloss as tl
+
+MEAN = (104.0, 117.0, 123.0)
+SIZE = 227
+POOL_BEFORE = ("fire2", "fire4", "fire6")
+
+
+def activations(weights: dict[str, Tensor], images: Tensor) -> Tensor:
+    """The output of the last fire block, ``(B, 512, 13, 13)``, for images ``(B, 3, 227, 227)``, BGR, mean taken off."""
+
+    def convolve(name: str, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
+        return torch.relu(functional.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], stride, padding))
+
+    x = convolve("conv1", images, stride=2)
+    for block in range(2, 10):
+        name = f"fire{block}"
+        if name in POOL_BEFORE:
+            x = functional.max_pool2d(x, 3, 2, ceil_mode=True)
+        x = convolve(f"{name}.squeeze1x1", x)
+        x = torch.cat([convolve(f"{name}.expand1x1", x), convolve(f"{name}.expand3x3", x, padding=1)], 1)
+    return x
+
+
+def read_images(path: Path, per_class: int, classes: tuple[int, ...]) -> np.ndarray:
+    """The first images of some classes, ``(n, 96, 96, 3)``."""
+    with np.load(path, allow_pickle=False) as file:
+        jpeg, offset, labels = file["jpeg"], file["offset"], file["labels"]
+    chosen = [i for k in classes for i in np.flatnonzero(labels == k)[:per_class]]
+    return np.stack(
+        [np.asarray(Image.open(io.BytesIO(jpeg[offset[i] : offset[i + 1]].tobytes())).convert("RGB")) for i in chosen]
+    )
+
+
+def heat_maps(features: Tensor, rank: int, channels: int) -> tuple[Tensor, float]:
+    """Maps ``(rank, h, w)`` in [0, 1] of activations ``(c, h, w)``, by the channels with the largest sums; and the seconds."""
+    matrix = features.flatten(1)
+    kept = matrix[torch.argsort(matrix.sum(1), descending=True)[:channels]]
+    start = time.perf_counter()
+    maps = tl.lp.nmf(kept, rank).W
+    seconds = time.perf_counter() - start
+    return (maps / maps.amax(1, keepdim=True)).reshape(rank, *features.shape[1:]), seconds
+
+
+def overlay(image: np.ndarray, maps: Tensor) -> np.ndarray:
+    """The image with the maps laid over it: the first in red, the second in blue."""
+    colours = np.array([[255.0, 30.0, 0.0], [0.0, 80.0, 255.0]])
+    large = functional.interpolate(maps[None], image.shape[:2], mode="bicubic")[0].clamp(0, 1).numpy()
+    result = 0.6 * image.astype(np.float64)
+    for colour, weight in zip(colours, large, strict=False):
+        result = result * (1 - 0.75 * weight[..., None]) + 0.75 * weight[..., None] * colour
+    return result.clip(0, 255).astype(np.uint8)
+
+
+def main() -> None:
+    """Write the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="PNG file")
+    parser.add_argument("--channels", type=int, default=128)
+    parser.add_argument("--classes", type=int, nargs="+", default=[0, 2, 3, 5, 6, 8], help="of STL-10; one image each")
+    arguments = parser.parse_args()
+    with np.load(arguments.data / "pretrained" / "squeezenet_v1.1_imagenet.npz", allow_pickle=False) as file:
+        weights = {name: torch.from_numpy(file[name]).float() for name in file.files}
+    images = read_images(arguments.data / "stl10_train3996_96" / "stl10_train3996_96.npz", 1, tuple(arguments.classes))
+    pixels = torch.from_numpy(images[..., ::-1].copy()).permute(0, 3, 1, 2).float() - torch.tensor(MEAN)[:, None, None]
+    with torch.no_grad():
+        features = activations(weights, functional.interpolate(pixels, (SIZE, SIZE), mode="bilinear"))
+    large = [np.asarray(Image.fromarray(image).resize((192, 192), Image.Resampling.BICUBIC)) for image in images]
+    rows = [np.hstack(large)]
+    for rank in (1, 2):
+        found = [heat_maps(image, rank, arguments.channels) for image in features]
+        print(f"k = {rank}: {arguments.channels} channels, {features[0].shape[1:].numel()} places, seconds an image:", end=" ")
+        print(", ".join(f"{seconds:.1f}" for _, seconds in found), flush=True)
+        rows.append(np.hstack([overlay(image, maps) for image, (maps, _) in zip(large, found, strict=True)]))
+    Image.fromarray(np.vstack(rows)).save(arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+r"""The best ratio of linear functions of the confusion counts that soft labels allow, in closed form; two passes.
+
+A sample with score s has the position ``phi = tanh(s)`` (or s itself), drawn toward the wrong side by a margin m in [0, 1/2],
+
+.. math:: \psi = (1 - m)\,\varphi - m \;\text{(positives)}, \qquad \psi = (1 - m)\,\varphi + m \;\text{(negatives)},
+
+which stays in [-1, 1]; its label may be anything in ``[max(0, psi), min(1, 1 + psi)]``. The ratio then depends on two numbers:
+the sum A of the labels of the positives (true positives) and the sum B of those of the negatives (false positives), each free
+in an interval of its own. A ratio of linear functions with a positive denominator has its maximum over a box at a corner, so
+four candidates settle it. With m = 0 this is the value of the linear program of Meng et al. (2021); with m = 1/2 a label is the
+sigmoid of 2 s and nothing is left to choose: the soft count that Dice losses use.
+
+At the kink ``psi = 0`` the derivative is the one-sided one that is not zero, so that constant scores can train.
+
+Labels are added as whole numbers of ``2^-60``: exact, so no sum depends on the order of the samples.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
+
+_STEPS = 2.0**30
+_LOW, _HIGH = 0, 1
+
+
+@inlined_kernel
+def soft_position(score, positive, margin, squash):
+    """``psi`` of a sample, and its derivative in the score."""
+    phi = math.tanh(score) if squash else score
+    slope = 1.0 - phi * phi if squash else 1.0
+    # In this form a phi of -1 and of 1 on the wrong side stay there exactly.
+    psi = phi - margin * (1.0 + phi) if positive else phi + margin * (1.0 - phi)
+    return psi, (1.0 - margin) * slope
+
+
+@inlined_kernel
+def _add_label(sums, r, positive, end, label):
+    """Add a number in [0, 1] to the sum of an end of a class: upper and lower 30 bits apart."""
+    scaled = label * _STEPS
+    upper = math.floor(scaled)
+    sums[r, positive, end, 0] += np.int64(upper)
+    sums[r, positive, end, 1] += np.int64((scaled - upper) * _STEPS)
+
+
+@inlined_kernel
+def _tally_sample(sums, counts, r, positive, psi):
+    counts[r, positive] += 1
+    _add_label(sums, r, positive, _LOW, max(0.0, psi))
+    _add_label(sums, r, positive, _HIGH, min(1.0, 1.0 + psi))
+
+
+@kernel
+def _total(sums, r, positive, end):
+    return (sums[r, positive, end, 0] + sums[r, positive, end, 1] / _STEPS) / _STEPS
+
+
+@kernel
+def _best_corner(sums, counts, r, numerator, denominator, zero_division, corner):
+    """The largest ratio; ``corner`` takes its ends and its derivatives for negatives and positives: ``(end, derivative)``."""
+    negatives, positives = counts[r, 0], counts[r, 1]
+    top = numerator[2] * positives + numerator[3] * negatives
+    bottom = denominator[2] * positives + denominator[3] * negatives
+    top_a, bottom_a = numerator[0] - numerator[2], denominator[0] - denominator[2]
+    top_b, bottom_b = numerator[1] - numerator[3], denominator[1] - denominator[3]
+    best = -np.inf
+    # The corner of the usual metrics comes first: true positives high, false positives low. The others must be better.
+    for a_end in (_HIGH, _LOW):
+        for b_end in (_LOW, _HIGH):
+            a, b = _total(sums, r, 1, a_end), _total(sums, r, 0, b_end)
+            over, under = top + top_a * a + top_b * b, bottom + bottom_a * a + bottom_b * b
+            ratio = over / under if under > 0.0 else zero_division
+            if ratio > best:
+                best = ratio
+                corner[0, 0], corner[1, 0] = b_end, a_end
+                corner[0, 1] = (top_b - ratio * bottom_b) / under if under > 0.0 else 0.0
+                corner[1, 1] = (top_a - ratio * bottom_a) / under if under > 0.0 else 0.0
+    return best
+
+
+@inlined_kernel
+def _sample_gradient(corner, positive, psi, slope):
+    """The derivative of the best ratio in the score of a sample."""
+    moves = psi >= 0.0 if corner[positive, 0] == _LOW else psi <= 0.0
+    return corner[positive, 1] * slope if moves else 0.0
+
+
+@kernel
+def best_ratios(scores, labels, run_owner, labelings, numerator, denominator, margin, squash, zero_division):
+    """The largest ratio of each labeling, shape ``(R,)``, its corners ``(R, 2, 2)``, and how many samples of each class it has.
+
+    Parameters: ``scores``, ``labels`` (uint8) flat, runs of equal length owned by labelings; ``numerator`` and ``denominator``
+    the coefficients of tp, fp, fn, tn, those of the denominator at least zero.
+    """
+    sums, counts = np.zeros((labelings, 2, 2, 2), np.int64), np.zeros((labelings, 2), np.int64)
+    run = len(scores) // max(len(run_owner), 1)
+    for q in range(len(run_owner)):
+        for i in range(q * run, (q + 1) * run):
+            if labels[i] != IGNORED:
+                psi, _ = soft_position(np.float64(scores[i]), labels[i] == POSITIVE, margin, squash)
+                _tally_sample(sums, counts, run_owner[q], np.int64(labels[i] == POSITIVE), psi)
+    best, corners = np.empty(labelings), np.empty((labelings, 2, 2))
+    for r in range(labelings):
+        best[r] = _best_corner(sums, counts, r, numerator, denominator, zero_division, corners[r])
+    return best, corners, counts
+
+
+@kernel
+def write_ratio_gradients(scores, labels, run_owner, corners, margin, squash, factor, out):
+    """``factor[r]`` times the derivative of the ratio of labeling r in each score."""
+    run = len(scores) // max(len(run_owner), 1)
+    for q in range(len(run_owner)):
+        r = run_owner[q]
+        for i in range(q * run, (q + 1) * run):
+            out[i] = 0.0
+            if labels[i] != IGNORED:
+                positive = np.int64(labels[i] == POSITIVE)
+                psi, slope = soft_position(np.float64(scores[i]), positive == POSITIVE, margin, squash)
+                out[i] = factor[r] * _sample_gradient(corners[r], positive, psi, slope)
+
+
+@kernel
+def ratio_of_one(scores, target, numerator, denominator, margin, squash, zero_division, out):
+    """All in one for a single labeling: one minus the largest ratio; its gradient goes to ``out``.
+
+    NaN when the input is not as it must be (finite scores within reach of the labels, a target of 0 and 1): the caller then finds
+    out why.
+    """
+    sums, counts = np.zeros((1, 2, 2, 2), np.int64), np.zeros((1, 2), np.int64)
+    positions = np.empty((len(scores), 2))
+    for i in range(len(scores)):
+        positive = target[i] == POSITIVE
+        if not (math.isfinite(scores[i]) and (positive or target[i] == NEGATIVE) and (squash or abs(scores[i]) <= 1.0)):
+            return np.nan
+        psi, slope = soft_position(np.float64(scores[i]), positive, margin, squash)
+        positions[i] = psi, slope
+        _tally_sample(sums, counts, 0, np.int64(positive), psi)
+    corner = np.empty((2, 2))
+    best = _best_corner(sums, counts, 0, numerator, denominator, zero_division, corner)
+    for i in range(len(scores)):
+        out[i] = -_sample_gradient(corner, np.int64(target[i] == POSITIVE), positions[i, 0], positions[i, 1])
+    return 1.0 - best
