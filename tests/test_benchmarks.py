@@ -96,7 +96,7 @@ def test_lp_losses_run(run_quickly, tmp_path):
     assert {record["method"] for record in result["records"]} == set(lp_losses.METHODS)
 
 
-@pytest.mark.parametrize("module", [cells, estimators, fscore, lp_losses])
+@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
