@@ -32,7 +32,7 @@ gradient is useful there and does not depend on the order of the rows. For metri
 positive update has nothing to step away from: warm up, or use ``update="negative"``.
 
 **Epsilon** is a unit of the scores: with the secant or the constant hessian, scores and epsilon k times as large make steps k
-times as large. From a constant start it therefore changes nothing but the scale of the scores (as long as ``lambda`` and the least
+times as large. From a constant start it therefore changes nothing but the scale of the scores (while ``lambda`` and the least
 hessian of a leaf do not matter). After a warm-up, whose scores have a scale of their own, it does matter.
 
 **Warm-up.** :func:`train_lightgbm` and :func:`train_xgboost` give the first rounds to the objective of the library.

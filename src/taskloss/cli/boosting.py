@@ -50,9 +50,12 @@ def fit_boosting(
     course: list[float] = []
     skipped = WARM_UP if key == DIRECT else 0
 
-    def exact(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
+    def value(scores: np.ndarray) -> float:
         threshold = _threshold(metric, scores, held_out) if metric.of_labels else None
-        course.append(metric.value(scores - (threshold or 0.0), held_out.target, held_out.groups))
+        return metric.value(scores - (threshold or 0.0), held_out.target, held_out.groups)
+
+    def exact(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
+        course.append(value(scores))
         on_progress(min(1.0, (skipped + len(course)) / ROUNDS))
         return "exact", course[-1], True
 
@@ -81,7 +84,10 @@ def fit_boosting(
     threshold = _threshold(metric, np.asarray(model.predict(held_out.features, raw_score=True)), held_out)
     # Only the log loss makes scores that are log-odds.
     probabilities = expit(scores) if key == OWN and training.groups is None else None
-    return Outcome(scores, probabilities, threshold, course, skipped + int(np.argmax(course)) + 1)
+    best = skipped + int(np.argmax(course)) + 1
+    # Stopping does not look at the warm-up; a reader of the learning curve does.
+    first = [value(model.predict(held_out.features, raw_score=True, num_iteration=trees)) for trees in range(1, skipped + 1)]
+    return Outcome(scores, probabilities, threshold, first + course, best)
 
 
 def _dataset(part: Part, metric: Metric, key: str, **options: Any) -> Any:
