@@ -30,6 +30,7 @@ LAYERS = [
     "thresholds",
     "training",
     "estimators",
+    "boosting",
     "datasets",
     "tables",
     "report",
@@ -80,7 +81,7 @@ def test_kernels_know_no_torch_and_the_losses_no_task():
 
 
 def test_import_is_light():
-    heavy = ["sklearn", "pandas", "matplotlib", "scipy.stats", "typer", "rich", "lightgbm", "torch._dynamo"]
+    heavy = ["sklearn", "pandas", "matplotlib", "scipy.stats", "typer", "rich", "lightgbm", "xgboost", "torch._dynamo"]
     program = f"import sys, torch; known = set(sys.modules); import taskloss; print({{*{heavy}}} & (set(sys.modules) - known))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"

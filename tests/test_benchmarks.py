@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import cells, estimators, fscore, lp_losses, segmentation
+from benchmarks import boosting, cells, estimators, fscore, lp_losses, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -50,6 +51,31 @@ def test_segmentation_runs(run_quickly, tmp_path):
     assert len(result["records"]) == sum(len(segmentation.all_settings(method)) for method in segmentation.METHODS)
 
 
+def test_boosting_runs_and_goes_on(run_quickly, tmp_path):
+    first = run_quickly(boosting, "tabular", tmp_path / "boosting.json")
+    assert {(r["metric"], r["library"], r["method"], r["condition"]) for r in first["records"]} == set(
+        itertools.product(("AP", "F1"), boosting.GRIDS, boosting.METHODS, boosting.CONDITIONS)
+    )
+    row = first["summary"]["AP, LightGBM, noise, finish, keel_pima"]
+    own, ours = (
+        next(
+            r["test"]
+            for r in first["records"]
+            if (r["metric"], r["library"], r["condition"], r["method"]) == ("AP", "LightGBM", "noise", method)
+        )
+        for method in ("own", "finish")
+    )
+    assert row["gain"] == pytest.approx(100 * (ours - own))
+    assert run_quickly(boosting, "tabular", tmp_path / "boosting.json") == first
+
+
+@pytest.mark.skipif(not (DATA / "tabular").is_dir(), reason="no data folder")
+def test_boosting_flips_labels_of_seen_samples_only():
+    clean, noisy = (boosting.read_split(DATA, "keel_pima", condition, 0) for condition in boosting.CONDITIONS)
+    shares = [float((a.target != b.target).mean()) for a, b in zip(clean, noisy, strict=True)]
+    np.testing.assert_allclose(shares, [0.2, 0.2, 0.0], atol=0.005)
+
+
 def test_estimators_runs_and_goes_on(run_quickly, tmp_path):
     first = run_quickly(estimators, "tabular", tmp_path / "estimators.json")
     assert {(record["method"], record["condition"]) for record in first["records"]} == {
@@ -70,7 +96,7 @@ def test_lp_losses_run(run_quickly, tmp_path):
     assert {record["method"] for record in result["records"]} == set(lp_losses.METHODS)
 
 
-@pytest.mark.parametrize("module", [cells, estimators, fscore, lp_losses])
+@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 

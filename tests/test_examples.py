@@ -49,8 +49,16 @@ def test_path_costs():
     assert more[-1] < 2.0
 
 
+def test_boosting():
+    found = re.findall(r"split (\d), (log loss|direct AP): test AP (0\.\d+) after (\d+) rounds", run("boosting.py"))
+    assert [row[:2] for row in found] == [(str(seed), name) for seed in range(3) for name in ("log loss", "direct AP")]
+    assert min(float(row[2]) for row in found) > 0.7
+    assert min(int(row[3]) for row in found if row[1] == "direct AP") > 50
+
+
 def test_all_examples_are_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "boosting.py",
         "image_retrieval.py",
         "matching.py",
         "path_costs.py",

@@ -44,7 +44,7 @@ from taskloss.tasks import (
 
 __version__ = "0.1.0"
 
-_LAZY = ("estimators", "lp", "thresholds")
+_LAZY = ("boosting", "estimators", "lp", "thresholds")
 
 __all__ = [
     "MCC",
@@ -75,6 +75,7 @@ __all__ = [
     "TopKError",
     "ZeroOne",
     "__version__",
+    "boosting",
     "estimators",
     "functional",
     "lp",

@@ -168,8 +168,23 @@ def test_queries(tmp_path: Path):
         assert result.exit_code == 0, result.output
         record = json.loads((tmp_path / metric / "results.json").read_text())
         assert record["data"]["groups"] == 15
+        assert list(record["methods"])[-2:] == ["LightGBM", "direct LightGBM"]
         assert all(run["curves"] is None for run in record["runs"])
     assert "relevant, of 15 queries" in result.stdout
+
+
+@pytest.mark.parametrize("metric", ["average_precision", "f_score"])
+def test_boosting_on_the_metric(claims, tmp_path: Path, metric):
+    result = invoke(
+        *("compare", claims, "--target", "label", *FEW, "--metric", metric),
+        *("--methods", "lightgbm,direct-lightgbm", "--output", tmp_path),
+    )
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert list(record["methods"]) == ["cross-entropy", "direct", "LightGBM", "direct LightGBM"]
+    own, direct = ([run for run in record["runs"] if run["method"] == name] for name in ("LightGBM", "direct LightGBM"))
+    assert len(own) == len(direct) == 2
+    assert all(50 < run["best_step"] <= max(run["steps"]) for run in direct)  # after the warm-up
 
 
 def test_method_that_fails_is_left_out(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -24,7 +24,6 @@ NETWORKS = {
     "lp": ("linear program", "the metric as a linear program in the scores"),
 }
 """By the estimator's name: the name in tables, and what it is."""
-BOOSTING = "lightgbm"
 VALIDATION_FRACTION = 0.2
 """Held out by boosting to stop by: as much as a network of the ensemble holds out."""
 
@@ -34,47 +33,44 @@ class Method:
     """A way to train."""
 
     key: str
-    """The estimator's name of it, or BOOSTING."""
+    """The estimator's name of it, or one of boosting."""
     description: str
     iterations: int | None
     """Most steps of a network; None for the estimator's default."""
 
     def fit(self, training: Part, test: Part, metric: Metric, seed: int, on_progress: Callable[[float], None]) -> Outcome:
         """Train, and score the test samples; ``on_progress`` hears which share is done."""
-        if self.key == BOOSTING:
+        if self.key in boosting.METHODS:
             return boosting.fit_boosting(
-                training, test, metric, validation_fraction=VALIDATION_FRACTION, seed=seed, on_progress=on_progress
+                self.key, training, test, metric, validation_fraction=VALIDATION_FRACTION, seed=seed, on_progress=on_progress
             )
         return _fit_network(self, training, test, metric, seed, on_progress)
 
 
 def choose_methods(text: str | None, metric: Metric, *, queries: bool, iterations: int | None) -> dict[str, Method]:
     """The methods by their names in tables: those asked for, or all that apply; baseline and contender are always among them."""
-    known = [*NETWORKS, BOOSTING]
+    known = NETWORKS | boosting.METHODS
     wanted = (
         [word.strip().replace("-", "_") for word in text.split(",")] if text is not None else _applicable(metric, queries=queries)
     )
     for word in wanted:
         if word not in known:
             raise usage_error(f"--methods: {word!r} is not known; expected some of {', '.join(known)}")
-    if BOOSTING in wanted and not boosting.is_installed():
+    if not boosting.METHODS.keys().isdisjoint(wanted) and not boosting.is_installed():
         raise usage_error("--methods: lightgbm is not installed: pip install 'taskloss[boosting]'")
     if "lp" in wanted and (reason := _no_linear_program(metric, queries=queries)):
         raise usage_error(f"--methods: {reason}")
     chosen: dict[str, Method] = {}
-    for word in known:
-        if word == BOOSTING and word in wanted:
-            chosen[boosting.NAME] = Method(word, boosting.DESCRIPTION, iterations)
-        elif word in wanted or word in ("cross_entropy", "direct"):
-            name, description = NETWORKS[word]
+    for word, (name, description) in known.items():
+        if word in wanted or word in ("cross_entropy", "direct"):
             chosen[name] = Method(word, description, iterations)
     return chosen
 
 
 def _applicable(metric: Metric, *, queries: bool) -> list[str]:
     left_out = {"lp"} if _no_linear_program(metric, queries=queries) else set()
-    left_out |= set() if boosting.is_installed() else {BOOSTING}
-    return [name for name in (*NETWORKS, BOOSTING) if name not in left_out]
+    left_out |= set() if boosting.is_installed() else set(boosting.METHODS)
+    return [name for name in NETWORKS | boosting.METHODS if name not in left_out]
 
 
 def _no_linear_program(metric: Metric, *, queries: bool) -> str:
