@@ -86,7 +86,10 @@ def fit_boosting(
     probabilities = expit(scores) if key == OWN and training.groups is None else None
     best = skipped + int(np.argmax(course)) + 1
     # Stopping does not look at the warm-up; a reader of the learning curve does.
-    first = [value(model.predict(held_out.features, raw_score=True, num_iteration=trees)) for trees in range(1, skipped + 1)]
+    first = [
+        value(np.asarray(model.predict(held_out.features, raw_score=True, num_iteration=trees)))
+        for trees in range(1, skipped + 1)
+    ]
     return Outcome(scores, probabilities, threshold, first + course, best)
 
 
