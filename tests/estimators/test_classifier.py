@@ -91,14 +91,14 @@ def test_the_threshold_is_the_metrics_own(seed):
 
 
 def test_operating_points_are_met_on_held_out_samples():
-    X, y = rare_positives(1000)
+    X, y = rare_positives(5000)
     for task, check in [
-        (tl.PrecisionAtRecall(0.8), lambda p, y: p[y == 1].mean() >= 0.65),
+        (tl.PrecisionAtRecall(0.8), lambda p, y: abs(p[y == 1].mean() - 0.8) < 0.1),
         (tl.RecallAtFPR(0.05), lambda p, y: p[y == 0].mean() <= 0.09),
         (tl.RecallAtK(0.1), lambda p, y: abs(p.mean() - 0.1) < 0.05),
     ]:
-        predicted = TaskLossClassifier(task, **{**SMALL, "max_iter": 150}).fit(X[:700], y[:700]).predict(X[700:])
-        assert check(predicted, y[700:]), task
+        predicted = TaskLossClassifier(task, **{**SMALL, "max_iter": 100}).fit(X[:2000], y[:2000]).predict(X[2000:])
+        assert check(predicted, y[2000:]), task
 
 
 def test_probabilities_are_calibrated_and_rank_as_the_scores():
