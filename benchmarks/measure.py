@@ -30,18 +30,18 @@ class Row:
 def in_turn(ours: Callable[[], object], theirs: Callable[[], object], seconds: float = 4.0) -> tuple[float, float]:
     """Times of two calls, in seconds, measured in turn: those of the round whose ratio is the median of at least five.
 
-    Short calls are repeated within a round, and their median is the round's: right after the other one, a call pays for caches
-    and threads that the other left behind.
+    Calls are repeated within a round, for about a tenth of a second, and their median is the round's: right after the other one,
+    a call pays for caches and threads that the other left behind.
     """
     ours()
     theirs()
-    start = time.perf_counter()
-    ours()
-    repeats = max(1, min(20, int(0.02 / (time.perf_counter() - start))))
+    calls = (ours, theirs)
+    repeats = [max(1, min(20, int(0.1 / median_time(call, 1)))) for call in calls]
     rounds: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
     while len(rounds) < 5 or (time.perf_counter() < end and len(rounds) < 200):
-        rounds.append((median_time(ours, repeats), median_time(theirs, repeats)))
+        one, other = (median_time(call, count) for call, count in zip(calls, repeats, strict=True))
+        rounds.append((one, other))
     return sorted(rounds, key=lambda pair: pair[0] / pair[1])[len(rounds) // 2]
 
 

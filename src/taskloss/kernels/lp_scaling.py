@@ -7,6 +7,9 @@ import numpy as np
 from taskloss.kernels._numba import inner_kernel
 
 
+ROUNDS = 10
+
+
 @inner_kernel
 def _power_of_two(value):
     """The nearest power of two: scaling by it costs no rounding."""
@@ -22,7 +25,7 @@ def equilibrate(pattern, entries, row_scale, column_scale):
     columns = np.empty(n)
     row_scale[:] = 1.0
     column_scale[:] = 1.0
-    for _ in range(10):
+    for _ in range(ROUNDS):
         rows[:] = 0.0
         columns[:] = 0.0
         for row in range(m):
@@ -31,12 +34,21 @@ def equilibrate(pattern, entries, row_scale, column_scale):
                 size = abs(entries[entry]) * row_scale[row] * column_scale[column]
                 rows[row] = max(rows[row], size)
                 columns[column] = max(columns[column], size)
+        least = 1.0
+        most = 1.0
         for row in range(m):
             if rows[row] > 0.0:
                 row_scale[row] /= np.sqrt(rows[row])
+                least = min(least, rows[row])
+                most = max(most, rows[row])
         for column in range(n):
             if columns[column] > 0.0:
                 column_scale[column] /= np.sqrt(columns[column])
+                least = min(least, columns[column])
+                most = max(most, columns[column])
+        if least > 0.8 and most < 1.25:
+            # The scales are rounded to powers of two, so no more is needed.
+            break
     for row in range(m):
         row_scale[row] = _power_of_two(row_scale[row])
     for column in range(n):
