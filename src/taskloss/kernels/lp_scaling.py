@@ -6,7 +6,6 @@ import numpy as np
 
 from taskloss.kernels._numba import inner_kernel
 
-
 ROUNDS = 10
 
 
