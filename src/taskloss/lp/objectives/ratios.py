@@ -107,6 +107,10 @@ class _WithGradient(torch.autograd.Function):
         return ctx.gradient * grad_outputs[0], None, None
 
 
+# What ``_WithGradient.apply`` comes to when no transform of torch.func is active, which is looked at before.
+_attach: Any = super(torch.autograd.Function, _WithGradient).apply
+
+
 def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | None:
     """The loss of a single plain labeling by one kernel; None if this is not one, or not a good one.
 
@@ -127,4 +131,4 @@ def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | Non
         return None
     gradient = torch.empty_like(scores)
     value = ratio_of_one(scores.detach().numpy(), target.numpy(), *task.settings, gradient.numpy())
-    return None if value != value else _WithGradient.apply(scores, value, gradient)  # type: ignore[no-untyped-call]
+    return None if value != value else _attach(scores, value, gradient)
