@@ -27,7 +27,7 @@ demo: $(VENV)/user  ## direct average precision against cross-entropy and others
 	$(BIN)/taskloss compare
 
 test: $(VENV)/dev  ## the whole test suite
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: $(VENV)/dev  ## style and types
 	$(BIN)/ruff check .

@@ -212,7 +212,7 @@ def test_warnings_are_messages(tmp_path: Path):
 
 def start_training(claims: Path, output: Path, *options: str) -> list[str]:
     program = "from taskloss.cli import main; main()"
-    data = [str(claims), "--target", "label", "--iterations", "250", "--output", str(output)]
+    data = [str(claims), "--target", "label", "--iterations", "100", "--output", str(output)]
     return [sys.executable, "-c", program, "train", *data, *options]
 
 
