@@ -13,6 +13,7 @@ from scipy.stats import beta, binom, norm
 from sklearn.metrics import confusion_matrix, fbeta_score
 
 from taskloss import thresholds
+from taskloss.thresholds import guarantees
 
 DATA_SETS = 1000
 TOLERANCE = int(binom.ppf(0.999, DATA_SETS, 0.05))
@@ -144,7 +145,7 @@ def test_lowest_cost_is_the_lowest_of_all_thresholds(pairs):
 
 @given(st.integers(1, 400), st.sampled_from([0.05, 0.2, 0.5]), st.sampled_from([0.6, 0.9, 0.95]))
 def test_ranks_are_the_largest_that_the_binomial_allows(n, share, confidence):
-    rank = thresholds._largest_rank(n, share, 1 - confidence)
+    rank = guarantees._largest_rank(n, share, 1 - confidence)
     assert rank == max([k for k in range(1, n + 1) if binom.cdf(k - 1, n, share) <= 1 - confidence], default=0)
 
 
@@ -152,16 +153,16 @@ def test_bounds_agree_with_the_textbook():
     point = thresholds.for_recall(np.arange(100.0), np.ones(100), 0.9)
     missed = point.counts.false_negatives
     assert point.bound == pytest.approx(beta.ppf(0.05, 100 - missed, missed + 1))
-    assert thresholds._clopper_pearson_lower(18, 20, 0.05) == pytest.approx(beta.ppf(0.05, 18, 3))
+    assert guarantees._clopper_pearson_lower(18, 20, 0.05) == pytest.approx(beta.ppf(0.05, 18, 3))
 
 
 @given(st.integers(1, 3000), st.sampled_from([0.5, 0.9, 0.99]), st.sampled_from([0.05, 0.01]))
 def test_candidates_can_all_show_the_precision(samples, precision, error):
-    candidates = thresholds._precision_candidates(samples, precision, error)
+    candidates = guarantees._precision_candidates(samples, precision, error)
     assert candidates == sorted(set(candidates))
     if candidates:
         assert candidates[-1] == samples
-        assert thresholds._clopper_pearson_lower(candidates[0], candidates[0], error / len(candidates)) >= precision
+        assert guarantees._clopper_pearson_lower(candidates[0], candidates[0], error / len(candidates)) >= precision
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-r"""Operating points: from scores to decisions, ``score > threshold``, with guarantees that hold for new data.
+r"""Thresholds that keep a required precision, recall or rate on new data.
 
 A threshold that has the required precision or recall on validation data often misses it on new data: it was picked because it
 looked good there. The bounds here count that in. They hold with the stated confidence over the draw of the validation samples,
@@ -33,92 +33,19 @@ that were fixed beforehand, but not for ranks: which hypothesis is the first to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import bdtr, betaincinv
 
 from taskloss import _checks
 from taskloss.layout import to_numpy
-from taskloss.metrics.reduction import as_scores
+from taskloss.thresholds.point import OperatingPoint, found_point, missing_point
+from taskloss.thresholds.samples import just_below, ranked, read_samples
 
 CONFIDENCE = 0.95
 RANK_FACTOR = 1.5
 """Between the numbers of alerts of neighbouring candidates for a precision: a finer grid costs more error a candidate."""
-
-
-class Counts(NamedTuple):
-    """The confusion counts of thresholds, one number or one array each."""
-
-    true_positives: Any
-    false_positives: Any
-    false_negatives: Any
-    true_negatives: Any
-
-
-@dataclass(frozen=True)
-class OperatingPoint:
-    """A threshold, what is guaranteed of it and what was seen of it in the validation samples."""
-
-    threshold: float
-    """Decide positive where ``score > threshold``."""
-    requirement: str
-    """What was asked for, e.g. ``"precision >= 0.9"``."""
-    found: bool
-    """Whether a threshold meets it. If not, ``threshold`` is infinite: the trivial decision on the safe side (no alert, or for a
-    recall all of them)."""
-    confidence: float | None
-    """Of the guarantee; None where there is none."""
-    bound: float | None
-    """What holds of new data with this confidence: at least (precision, recall) or at most (rates) this."""
-    counts: Counts | None
-    """Of the validation samples at this threshold; None where no labels were given."""
-    advice: str = ""
-    """Where no threshold was found: why, and what to do."""
-
-    @property
-    def precision(self) -> float:
-        """Observed share of true positives among the alerts; NaN without alerts."""
-        return self._share("true_positives", "false_positives")
-
-    @property
-    def recall(self) -> float:
-        """Observed share of the positives that are found."""
-        return self._share("true_positives", "false_negatives")
-
-    @property
-    def false_positive_rate(self) -> float:
-        """Observed share of the negatives that raise an alert."""
-        return self._share("false_positives", "true_negatives")
-
-    def decide(self, scores: Any) -> np.ndarray:
-        """True where a score is above the threshold."""
-        return np.greater(to_numpy(scores), self.threshold)
-
-    def require(self) -> OperatingPoint:
-        """The point itself if it was found, else an error that says why not."""
-        if not self.found:
-            raise ValueError(f"no threshold with {self.requirement} was found: {self.advice}")
-        return self
-
-    def __str__(self) -> str:
-        if not self.found:
-            return f"no threshold with {self.requirement}: {self.advice}"
-        text = f"{self.requirement}: score > {self.threshold:.6g}"
-        if self.bound is not None:
-            sign = self.requirement.split()[1]
-            text += f", {self.requirement.split()[0]} {sign} {self.bound:.4f} with {self.confidence:.0%} confidence"
-        if self.counts is not None:
-            text += f" (observed: precision {self.precision:.4f}, recall {self.recall:.4f}, FPR {self.false_positive_rate:.4f})"
-        return text
-
-    def _share(self, one: str, other: str) -> float:
-        if self.counts is None:
-            return math.nan
-        part, rest = getattr(self.counts, one), getattr(self.counts, other)
-        return part / (part + rest) if part + rest else math.nan
 
 
 def for_precision(scores: Any, target: Any, precision: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
@@ -140,15 +67,15 @@ def for_precision(scores: Any, target: Any, precision: float, *, confidence: flo
     >>> print(for_precision(scores[:10], scores[:10] >= 5, 0.9))
     no threshold with precision >= 0.9: 10 samples are too few; even as many alerts without a false one show only 0.7411
     """
-    values, labels = _read(scores, target)
+    values, labels = read_samples(scores, target)
     _check_inner("precision", precision)
     error = _error(confidence)
-    ranked, above = _rank(values, labels)
+    falling, above = ranked(values, labels)
     candidates = _precision_candidates(len(values), precision, error)
     alpha = error / max(len(candidates), 1)
     best, best_bound, highest = None, 0.0, 0.0
     for alerts in candidates:
-        threshold = float(ranked[alerts]) if alerts < len(ranked) else -math.inf
+        threshold = float(falling[alerts]) if alerts < len(falling) else -math.inf
         number = int(np.count_nonzero(values > threshold))
         hits = int(above[number - 1]) if number else 0
         bound = _clopper_pearson_lower(hits, number, alpha)
@@ -157,7 +84,7 @@ def for_precision(scores: Any, target: Any, precision: float, *, confidence: flo
             best, best_bound = threshold, bound
     requirement = f"precision >= {precision:g}"
     if best is not None:
-        return _point(best, requirement, values, labels, confidence, best_bound)
+        return found_point(best, requirement, values, labels, confidence, best_bound)
     if not candidates:
         reach = _clopper_pearson_lower(len(values), len(values), error)
         advice = f"{len(values)} samples are too few; even as many alerts without a false one show only {reach:.4f}"
@@ -166,7 +93,7 @@ def for_precision(scores: Any, target: Any, precision: float, *, confidence: flo
             f"the highest that can be shown is {highest:.4f}; lower the precision or the confidence, bring more validation "
             "samples, or a better model"
         )
-    return _missing(math.inf, requirement, values, labels, confidence, advice)
+    return missing_point(math.inf, requirement, values, labels, confidence, advice)
 
 
 def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
@@ -179,18 +106,18 @@ def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = C
     >>> point.recall, round(point.bound, 4)
     (0.96, 0.9108)
     """
-    values, labels = _read(scores, target)
+    values, labels = read_samples(scores, target)
     _check_inner("recall", recall)
     positives = np.sort(values[labels])
     rank = _largest_rank(len(positives), 1.0 - recall, _error(confidence))
     requirement = f"recall >= {recall:g}"
     if rank == 0:
         advice = _too_few(len(positives), "positives", recall, confidence)
-        return _missing(-math.inf, requirement, values, labels, confidence, advice)
+        return missing_point(-math.inf, requirement, values, labels, confidence, advice)
     # Decide s >= X_(k): the threshold lies just below it.
-    threshold = _below(values, float(positives[rank - 1]))
+    threshold = just_below(values, float(positives[rank - 1]))
     bound = float(betaincinv(len(positives) - rank + 1, rank, _error(confidence)))
-    return _point(threshold, requirement, values, labels, confidence, bound)
+    return found_point(threshold, requirement, values, labels, confidence, bound)
 
 
 def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
@@ -203,7 +130,7 @@ def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDE
     >>> point.threshold, point.false_positive_rate
     (95.0, 0.04)
     """
-    values, labels = _read(scores, target)
+    values, labels = read_samples(scores, target)
     _check_inner("fpr", fpr)
     return _at_most_rate("FPR", "negatives", fpr, values[~labels], confidence, values, labels)
 
@@ -217,71 +144,9 @@ def for_budget(scores: Any, budget: float, *, target: Any = None, confidence: fl
     >>> point.threshold, round(point.bound, 4)
     (961.0, 0.0495)
     """
-    values, labels = _read(scores, np.zeros(len(to_numpy(scores))) if target is None else target)
+    values, labels = read_samples(scores, np.zeros(len(to_numpy(scores))) if target is None else target)
     _check_inner("budget", budget)
     return _at_most_rate("alerts", "samples", budget, values, confidence, values, None if target is None else labels)
-
-
-def for_f_score(scores: Any, target: Any, *, beta: float = 1.0) -> OperatingPoint:
-    """The threshold with the highest F-score of the given samples. No guarantee: the F-score of new data tends to be lower.
-
-    >>> point = for_f_score([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0])
-    >>> point.threshold, point.recall
-    (1.5, 1.0)
-    """
-    weight = _checks.check_positive("beta", beta) ** 2
-
-    def f_score(counts: Counts) -> np.ndarray:
-        tp, fp, fn, _ = counts
-        with np.errstate(invalid="ignore"):
-            return np.nan_to_num((1 + weight) * tp / ((1 + weight) * tp + fp + weight * fn), nan=1.0)
-
-    return for_value(scores, target, f_score, requirement=f"best F-score, beta {beta:g}")
-
-
-def for_cost(scores: Any, target: Any, *, false_positive: float, false_negative: float) -> OperatingPoint:
-    """The threshold with the lowest total cost of the given samples. No guarantee.
-
-    >>> for_cost([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], false_positive=1, false_negative=5).threshold
-    1.5
-    >>> for_cost([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], false_positive=5, false_negative=1).threshold
-    3.5
-    """
-    alarm, miss = (
-        _checks.check_positive("false_positive", false_positive),
-        _checks.check_positive("false_negative", false_negative),
-    )
-    return for_value(
-        scores,
-        target,
-        lambda counts: -(alarm * counts.false_positives + miss * counts.false_negatives),
-        requirement=f"lowest cost, {alarm:g} a false positive, {miss:g} a false negative",
-    )
-
-
-def for_value(
-    scores: Any, target: Any, value: Callable[[Counts], np.ndarray], *, requirement: str = "highest value"
-) -> OperatingPoint:
-    """The threshold with the highest value of the confusion counts; of several, the highest. No guarantee.
-
-    Args:
-        scores: one a sample.
-        target: 0/1.
-        value: takes :class:`Counts` of float64 arrays, one entry a threshold, and returns an array.
-        requirement: what the value is, for the reader.
-
-    The threshold lies halfway between two scores. With the highest score below it there is no alert, with the lowest above it
-    there are only alerts.
-    """
-    values, labels = _read(scores, target)
-    ranked, hits = _rank(values, labels)
-    # The number of alerts of each threshold between different scores, all and none included.
-    alerts = np.append(0, np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True)) + 1)
-    found = np.append(0, hits)[alerts].astype(np.float64)
-    counts = Counts(found, alerts - found, hits[-1] - found, len(ranked) - hits[-1] - (alerts - found))
-    best = int(np.argmax(value(counts)))
-    threshold = _above(values, float(ranked[0])) if alerts[best] == 0 else _below(values, float(ranked[alerts[best] - 1]))
-    return _point(threshold, requirement, values, labels, None, None)
 
 
 # --- the bounds -------------------------------------------------------------------------------------------------------------
@@ -325,75 +190,15 @@ def _at_most_rate(
     rank = _largest_rank(len(pool), rate, error)
     requirement = f"{name} <= {rate:g}"
     if rank == 0:
-        return _missing(math.inf, requirement, values, labels, confidence, _too_few(len(pool), kind, 1.0 - rate, confidence))
+        return missing_point(math.inf, requirement, values, labels, confidence, _too_few(len(pool), kind, 1.0 - rate, confidence))
     threshold = float(np.sort(pool)[len(pool) - rank])
     bound = 1.0 - float(betaincinv(len(pool) - rank + 1, rank, error))
-    return _point(threshold, requirement, values, labels, confidence, bound)
+    return found_point(threshold, requirement, values, labels, confidence, bound)
 
 
 def _too_few(count: int, kind: str, share: float, confidence: float) -> str:
     needed = math.ceil(math.log(_error(confidence)) / math.log(share))
     return f"the validation samples have {count} {kind}, and {needed} are needed for a confidence of {confidence:g}"
-
-
-# --- reading and telling ------------------------------------------------------------------------------------------------------
-
-
-def _read(scores: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Scores as float64 and labels as bool, flat and checked."""
-    values, labels = as_scores(scores).astype(np.float64), to_numpy(target)
-    _checks.check_shapes(values, labels)
-    if values.ndim != 1 or len(values) == 0:
-        raise ValueError(f"scores has shape {values.shape}; expected one score a sample, shape (n,), and at least one sample")
-    _checks.check_finite(values, None)
-    _checks.check_binary(labels, (labels == 0) | (labels == 1))
-    return values, labels == 1
-
-
-def _rank(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores from the highest, and how many positives are among the first 1, 2, ... of them."""
-    order = np.argsort(-values, kind="stable")
-    return values[order], np.cumsum(labels[order])
-
-
-def _below(values: np.ndarray, score: float) -> float:
-    """A threshold that this score exceeds and the next lower one does not: halfway, or as far below as the scores are spread."""
-    lower = values[values < score]
-    other = float(lower.max()) if len(lower) else score - max(float(np.ptp(values)), 1.0)
-    middle = other + (score - other) / 2
-    # Neighbouring floating-point numbers have nothing between them.
-    return middle if other <= middle < score else other
-
-
-def _above(values: np.ndarray, score: float) -> float:
-    """A threshold above the highest score."""
-    return score + max(float(np.ptp(values)), 1.0) / 2
-
-
-def _point(
-    threshold: float,
-    requirement: str,
-    values: np.ndarray,
-    labels: np.ndarray | None,
-    confidence: float | None,
-    bound: float | None,
-) -> OperatingPoint:
-    return OperatingPoint(threshold, requirement, True, confidence, bound, _observe(threshold, values, labels))
-
-
-def _missing(
-    threshold: float, requirement: str, values: np.ndarray, labels: np.ndarray | None, confidence: float, advice: str
-) -> OperatingPoint:
-    return OperatingPoint(threshold, requirement, False, confidence, None, _observe(threshold, values, labels), advice)
-
-
-def _observe(threshold: float, values: np.ndarray, labels: np.ndarray | None) -> Counts | None:
-    if labels is None:
-        return None
-    alerts = values > threshold
-    return Counts(
-        *(int(np.count_nonzero(part)) for part in (alerts & labels, alerts & ~labels, ~alerts & labels, ~alerts & ~labels))
-    )
 
 
 def _check_inner(name: str, value: Any) -> None:
