@@ -207,7 +207,7 @@ class _TaskLoss(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         scores, gradient, owner = ctx.saved_tensors
         # Gradients are enabled here only when the caller wants to differentiate the result again.
-        scale = Scale.apply if torch.is_grad_enabled() else Scale.forward
+        scale = ScaledGradient.apply if torch.is_grad_enabled() else ScaledGradient.forward
         return (scale(scores, grad_outputs[0], gradient, owner), *(None,) * 11)
 
     @staticmethod
@@ -221,7 +221,7 @@ class _TaskLoss(torch.autograd.Function):
 _TaskLoss.forward.__signature__ = inspect.signature(_TaskLoss.forward)  # type: ignore[attr-defined]
 
 
-class Scale(torch.autograd.Function):
+class ScaledGradient(torch.autograd.Function):
     """The backward pass as a function of the scores too, so that a second derivative meets an error instead of a silent zero."""
 
     @staticmethod

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from taskloss.direct import Scale
+from taskloss.direct import ScaledGradient
 from taskloss.kernels.ratios import best_ratios, ratio_of_one, write_ratio_gradients
 from taskloss.kernels.sort import IGNORED
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
@@ -103,7 +103,7 @@ class _WithGradient(torch.autograd.Function):
         if torch.is_grad_enabled():
             # Fails when it is differentiated again.
             whole = torch.empty(0, dtype=torch.int64)
-            return Scale.apply(ctx.scores, grad_outputs[0], ctx.gradient, whole), None, None  # type: ignore[no-untyped-call]
+            return ScaledGradient.apply(ctx.scores, grad_outputs[0], ctx.gradient, whole), None, None  # type: ignore[no-untyped-call]
         return ctx.gradient * grad_outputs[0], None, None
 
 
