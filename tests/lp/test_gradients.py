@@ -212,3 +212,15 @@ def test_no_solution_gives_a_status_and_no_nan():
     (gradient,) = torch.autograd.grad(solution.objective + solution.x.sum(), c)
     assert gradient.isfinite().all()
     assert np.isfinite(solution.x.detach().numpy()).all()
+
+
+@pytest.mark.parametrize("mode", ["active_set", "smoothed", "value"])
+def test_a_second_derivative_meets_an_error(mode):
+    """Also where it would be a silent zero beside another term."""
+    data = random_program(3)
+    leaf = data[2].clone().requires_grad_()
+    solution = differentiable_solve(LinearProgram(data[0], data[1], leaf, *data[3:]), gradient=mode)
+    output = solution.objective if mode == "value" else solution.x.sum()
+    (first,) = torch.autograd.grad(output, leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative here"):
+        ((first**2).sum() + (leaf**2).sum()).backward()

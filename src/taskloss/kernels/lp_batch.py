@@ -100,18 +100,15 @@ def multipliers_many(
     max_steps,
     trace,
     steps,
-    converged,
-    falls,
-    ray,
 ):
     """The multiplier method for ``items`` from their ``x`` and ``multipliers``.
 
-    At most ``updates`` updates of the multipliers.
+    At most ``updates`` updates of the multipliers; ``steps`` is added to.
     """
     system = make_system(pattern)
     for item in items:
         program = _program(entries, cost, quadratic, low, high, item)
-        converged[item], falls[item], used = multiplier_method(
+        steps[item] += multiplier_method(
             pattern,
             program,
             system,
@@ -121,10 +118,8 @@ def multipliers_many(
             updates,
             tolerance,
             max_steps,
-            ray[item],
             trace[item, steps[item] :],
         )
-        steps[item] += used
 
 
 @kernel

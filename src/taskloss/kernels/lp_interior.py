@@ -1,9 +1,8 @@
-"""A primal-dual interior-point method: the rescue where Newton's method on the penalty stalls.
+"""A primal-dual interior-point method: from a start that needs to satisfy nothing to a point near the solution.
 
 Each line with a lower limit has a slack ``p > 0`` that tends to ``value - low`` and a dual ``l > 0``; with an upper limit, ``q
 > 0`` tends to ``high - value`` and has a dual ``h > 0``. Newton's method is applied to ``p l = q h = mu`` with mu falling
-(Mehrotra's predictor and corrector, 1992), from a start that needs to satisfy nothing. With ``theta = l/p + h/q`` and ``y = h
-- l``, a step solves
+(Mehrotra's predictor and corrector, 1992). With ``theta = l/p + h/q`` and ``y = h - l``, a step solves
 
     dx_j (theta_j) + (A' dy)_j = -stationarity_j - e_j          for a column j
     (A dx)_i - dy_i / theta_i  = -e_i / theta_i                 for a row i with a limit
@@ -11,7 +10,7 @@ Each line with a lower limit has a slack ``p > 0`` that tends to ``value - low``
 
 where ``e`` collects the complementarity terms. A diagonal shift keeps the factorization stable, refinement removes its effect,
 and a step whose system cannot be solved is tried again with a larger shift. The point with the least error is returned: it
-need not be a vertex, which is why the multiplier method polishes it.
+need not be a vertex, which is why the multiplier method follows.
 """
 
 from __future__ import annotations
@@ -29,38 +28,53 @@ from taskloss.kernels.lp_program import (
     write_stationarity,
     write_values,
 )
+from taskloss.kernels.lp_slacks import (
+    complementarity,
+    kinds_of,
+    make_sides,
+    move,
+    primal_error,
+    target_of,
+    write_right_side,
+    write_step,
+    write_weights_of_lines,
+)
 from taskloss.kernels.sparse_ldl import ENOUGH
 
 ROUNDS = 10
 """At most so many rounds of refinement a step; two lose accuracy on badly conditioned programs."""
+LARGER = 30.0
+"""The factor of a shift that was too small."""
 
 
-class Sides(NamedTuple):
-    """Slack and dual of both limits of every line, or a change of them. Where a line has no such limit they are unused."""
+class Room(NamedTuple):
+    """Vectors of one step. Of lines: ``values``, their ``change``, ``theta``, ``collected`` (the terms e), ``duals``."""
 
-    low_slack: np.ndarray
-    high_slack: np.ndarray
-    low_dual: np.ndarray
-    high_dual: np.ndarray
-
-
-class Kinds(NamedTuple):
-    """Which limits every line has."""
-
-    equation: np.ndarray
-    has_low: np.ndarray
-    has_high: np.ndarray
-
-
-@inner_kernel
-def _make_sides(lines):
-    return Sides(np.ones(lines), np.ones(lines), np.zeros(lines), np.zeros(lines))
+    values: np.ndarray
+    change: np.ndarray
+    theta: np.ndarray
+    collected: np.ndarray
+    duals: np.ndarray
+    gradient: np.ndarray
+    dual_change: np.ndarray
+    right_columns: np.ndarray
+    right_rows: np.ndarray
 
 
 @inner_kernel
-def _kinds(program):
-    equation = program.low == program.high
-    return Kinds(equation, (program.low > -np.inf) & ~equation, (program.high < np.inf) & ~equation)
+def _make_room(n, lines):
+    m = lines - n
+    return Room(
+        np.empty(lines),
+        np.empty(lines),
+        np.empty(lines),
+        np.empty(lines),
+        np.empty(lines),
+        np.empty(n),
+        np.empty(m),
+        np.empty(n),
+        np.empty(m),
+    )
 
 
 @inner_kernel
@@ -168,140 +182,54 @@ def _write_duals(pattern, program, kinds, x, sides, equation_dual, multipliers, 
 
 
 @inner_kernel
-def _complementarity(kinds, sides):
-    total = 0.0
-    count = 0
-    for line in range(len(sides.low_slack)):
-        if kinds.has_low[line]:
-            total += sides.low_slack[line] * sides.low_dual[line]
-            count += 1
-        if kinds.has_high[line]:
-            total += sides.high_slack[line] * sides.high_dual[line]
-            count += 1
-    return total / max(count, 1)
-
-
-@inner_kernel
-def _primal_error(program, kinds, values, sides):
-    worst = 0.0
-    for line in range(len(values)):
-        if kinds.equation[line]:
-            worst = max(worst, abs(values[line] - program.low[line]))
-        if kinds.has_low[line]:
-            worst = max(worst, abs(values[line] - program.low[line] - sides.low_slack[line]))
-        if kinds.has_high[line]:
-            worst = max(worst, abs(program.high[line] - values[line] - sides.high_slack[line]))
-    return worst
-
-
-@inner_kernel
-def _write_right_side(program, kinds, values, sides, gradient, theta, target, before, collected, right_columns, right_rows):
-    """Right side of a step toward complementarity ``target``, less the products of the predictor step ``before``."""
-    n = len(gradient)
-    m = len(values) - n
-    for line in range(len(values)):
-        total = 0.0
-        if kinds.has_low[line]:
-            slack = sides.low_slack[line]
-            wanted = target - slack * sides.low_dual[line] - before.low_slack[line] * before.low_dual[line]
-            total -= (wanted - sides.low_dual[line] * (values[line] - program.low[line] - slack)) / slack
-        if kinds.has_high[line]:
-            slack = sides.high_slack[line]
-            wanted = target - slack * sides.high_dual[line] - before.high_slack[line] * before.high_dual[line]
-            total += (wanted - sides.high_dual[line] * (program.high[line] - values[line] - slack)) / slack
-        collected[line] = total
-    for column in range(n):
-        right_columns[column] = 0.0 if kinds.equation[m + column] else -gradient[column] - collected[m + column]
-    for row in range(m):
-        if kinds.equation[row]:
-            right_rows[row] = program.low[row] - values[row]
-        else:
-            right_rows[row] = -collected[row] / theta[row] if theta[row] > 0.0 else 0.0
-
-
-@inner_kernel
-def _write_step(program, kinds, values, sides, change, target, before, step):
-    """Slack and dual changes that go with ``change`` of the values.
-
-    Returns the longest primal and dual steps that stay inside.
-    """
-    primal = 1.0
-    dual = 1.0
-    for line in range(len(values)):
-        if kinds.has_low[line]:
-            slack = sides.low_slack[line]
-            moved = change[line] + (values[line] - program.low[line] - slack)
-            wanted = target - slack * sides.low_dual[line] - before.low_slack[line] * before.low_dual[line]
-            turned = (wanted - sides.low_dual[line] * moved) / slack
-            step.low_slack[line] = moved
-            step.low_dual[line] = turned
-            if moved < 0.0:
-                primal = min(primal, -slack / moved)
-            if turned < 0.0:
-                dual = min(dual, -sides.low_dual[line] / turned)
-        if kinds.has_high[line]:
-            slack = sides.high_slack[line]
-            moved = (program.high[line] - values[line] - slack) - change[line]
-            wanted = target - slack * sides.high_dual[line] - before.high_slack[line] * before.high_dual[line]
-            turned = (wanted - sides.high_dual[line] * moved) / slack
-            step.high_slack[line] = moved
-            step.high_dual[line] = turned
-            if moved < 0.0:
-                primal = min(primal, -slack / moved)
-            if turned < 0.0:
-                dual = min(dual, -sides.high_dual[line] / turned)
-    return primal, dual
-
-
-@inner_kernel
-def _move(kinds, sides, step, primal, dual):
-    for line in range(len(sides.low_slack)):
-        if kinds.has_low[line]:
-            sides.low_slack[line] += primal * step.low_slack[line]
-            sides.low_dual[line] += dual * step.low_dual[line]
-        if kinds.has_high[line]:
-            sides.high_slack[line] += primal * step.high_slack[line]
-            sides.high_dual[line] += dual * step.high_dual[line]
-
-
-@inner_kernel
-def _solve_direction(
-    pattern, program, system, kinds, theta, softness, collected, right_columns, right_rows, change, dual_change, enough
-):
-    """Change of the values and of the row duals.
+def _solve_direction(pattern, program, system, kinds, sides, softness, target, before, room, enough):
+    """Change of the values and of the row duals toward complementarity ``target``; returns the error of the system.
 
     The change of a row follows from its dual where theta is large and from the columns where it is small: each is the accurate
     one there.
     """
-    n = len(program.cost)
-    m = len(program.low) - n
-    error = solve_system(pattern, system, right_columns, right_rows, change[m:], dual_change, enough, ROUNDS)
+    change, theta = room.change, room.theta
+    m = len(room.dual_change)
+    write_right_side(
+        program,
+        kinds,
+        room.values,
+        sides,
+        room.gradient,
+        theta,
+        target,
+        before,
+        room.collected,
+        room.right_columns,
+        room.right_rows,
+    )
+    error = solve_system(pattern, system, room.right_columns, room.right_rows, change[m:], room.dual_change, enough, ROUNDS)
     write_values(pattern, program.entries, change[m:].copy(), change)
     for row in range(m):
         if not kinds.equation[row] and theta[row] >= 1.0:
-            change[row] = (dual_change[row] - collected[row]) / theta[row]
+            change[row] = (room.dual_change[row] - room.collected[row]) / theta[row]
         else:
-            change[row] -= softness * dual_change[row]
+            change[row] -= softness * room.dual_change[row]
     return error
 
 
 @inner_kernel
-def _target(kinds, sides, step, primal, dual, mu):
-    """The complementarity to aim at: far below ``mu`` if the first direction gets there (Mehrotra's rule)."""
-    reached = 0.0
-    count = 0
-    for line in range(len(sides.low_slack)):
-        if kinds.has_low[line]:
-            slack = sides.low_slack[line] + primal * step.low_slack[line]
-            reached += slack * (sides.low_dual[line] + dual * step.low_dual[line])
-            count += 1
-        if kinds.has_high[line]:
-            slack = sides.high_slack[line] + primal * step.high_slack[line]
-            reached += slack * (sides.high_dual[line] + dual * step.high_dual[line])
-            count += 1
-    if count == 0 or not mu > 0.0:
-        return 0.0
-    return mu * min(max((reached / count / mu) ** 3, 1e-8), 1.0)
+def _find_step(pattern, program, system, kinds, sides, softness, mu, shift, enough, nothing, room, step):
+    """Predictor and corrector; returns the longest primal and dual steps that stay inside, and the shift that was needed."""
+    target = 0.0
+    for _ in range(6):
+        _write_diagonal(pattern, program, system, kinds, room.theta, softness, shift)
+        factorize_system(pattern, system)
+        # The first direction only tells how far the second may aim, so it is not refined.
+        _solve_direction(pattern, program, system, kinds, sides, softness, 0.0, nothing, room, np.inf)
+        primal, dual = write_step(program, kinds, room.values, sides, room.change, 0.0, nothing, step)
+        target = target_of(kinds, sides, step, primal, dual, mu)
+        unsolved = _solve_direction(pattern, program, system, kinds, sides, softness, target, step, room, enough)
+        if unsolved <= 0.1:
+            break
+        shift *= LARGER
+    primal, dual = write_step(program, kinds, room.values, sides, room.change, target, step, step)
+    return primal, dual, shift
 
 
 @inner_kernel
@@ -315,24 +243,14 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
     n = len(x)
     lines = len(program.low)
     m = lines - n
-    kinds = _kinds(program)
-    sides = _make_sides(lines)
-    step = _make_sides(lines)
-    nothing = _make_sides(lines)
-    nothing.low_dual[:] = 0.0
-    nothing.high_dual[:] = 0.0
+    kinds = kinds_of(program)
+    sides = make_sides(lines)
+    step = make_sides(lines)
+    nothing = make_sides(lines)
+    room = _make_room(n, lines)
     equation_dual = np.zeros(lines)
     _write_entries(pattern, program, system, kinds)
     _start(pattern, program, system, kinds, x, sides, equation_dual)
-    values = np.empty(lines)
-    change = np.empty(lines)
-    theta = np.empty(lines)
-    collected = np.empty(lines)
-    duals = np.empty(lines)
-    gradient = np.empty(n)
-    dual_change = np.empty(m)
-    right_columns = np.empty(n)
-    right_rows = np.empty(m)
     best_x = x.copy()
     cost_scale = 1.0 + largest(program.cost)
     best = np.inf
@@ -341,13 +259,13 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
     shift = 10.0 * smallest_shift
     steps = 0
     while True:
-        write_values(pattern, program.entries, x, values)
-        _write_duals(pattern, program, kinds, x, sides, equation_dual, duals, gradient)
+        write_values(pattern, program.entries, x, room.values)
+        _write_duals(pattern, program, kinds, x, sides, equation_dual, room.duals, room.gradient)
         for row in range(m):
-            values[row] -= softness * duals[row]
-        mu = _complementarity(kinds, sides)
-        error = max(_primal_error(program, kinds, values, sides), largest(gradient) / cost_scale)
-        gap = relative_gap(program, x, duals) if softness == 0.0 else mu
+            room.values[row] -= softness * room.duals[row]
+        mu = complementarity(kinds, sides)
+        error = max(primal_error(program, kinds, room.values, sides), largest(room.gradient) / cost_scale)
+        gap = relative_gap(program, x, room.duals) if softness == 0.0 else mu
         error = max(error, gap) if error < np.inf else np.inf
         if mu < 0.9 * least_mu:
             # Early on the error may rise while the path is followed.
@@ -357,68 +275,23 @@ def interior_method(pattern, program, system, x, multipliers, softness, smallest
             best = error
             progress_step = steps
             best_x[:] = x
-            multipliers[:] = duals
+            multipliers[:] = room.duals
         if steps < len(trace):
             trace[steps] = x
         lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or steps - progress_step > 25
         if best <= tolerance or lost or steps >= max_steps:
             break
         steps += 1
-        for line in range(lines):
-            weight = 0.0
-            if kinds.has_low[line]:
-                weight += sides.low_dual[line] / sides.low_slack[line]
-            if kinds.has_high[line]:
-                weight += sides.high_dual[line] / sides.high_slack[line]
-            theta[line] = weight
-        for _ in range(6):
-            _write_diagonal(pattern, program, system, kinds, theta, softness, shift)
-            factorize_system(pattern, system)
-            _write_right_side(program, kinds, values, sides, gradient, theta, 0.0, nothing, collected, right_columns, right_rows)
-            # The first direction only tells how far the second may aim, so it is not refined.
-            _solve_direction(
-                pattern,
-                program,
-                system,
-                kinds,
-                theta,
-                softness,
-                collected,
-                right_columns,
-                right_rows,
-                change,
-                dual_change,
-                np.inf,
-            )
-            primal, dual = _write_step(program, kinds, values, sides, change, 0.0, nothing, step)
-            target = _target(kinds, sides, step, primal, dual, mu)
-            _write_right_side(program, kinds, values, sides, gradient, theta, target, step, collected, right_columns, right_rows)
-            unsolved = _solve_direction(
-                pattern,
-                program,
-                system,
-                kinds,
-                theta,
-                softness,
-                collected,
-                right_columns,
-                right_rows,
-                change,
-                dual_change,
-                enough,
-            )
-            if unsolved <= 0.1:
-                break
-            shift *= 30.0
-        primal, dual = _write_step(program, kinds, values, sides, change, target, step, step)
+        write_weights_of_lines(kinds, sides, room.theta)
+        primal, dual, shift = _find_step(pattern, program, system, kinds, sides, softness, mu, shift, enough, nothing, room, step)
         inside = min(max(0.9, 1.0 - mu), 0.9995)
         primal = min(1.0, inside * primal)
         dual = min(1.0, inside * dual)
-        _move(kinds, sides, step, primal, dual)
-        x += primal * change[m:]
+        move(kinds, sides, step, primal, dual)
+        x += primal * room.change[m:]
         for row in range(m):
             if kinds.equation[row]:
-                equation_dual[row] += dual * dual_change[row]
+                equation_dual[row] += dual * room.dual_change[row]
         shift = max(0.3 * shift, smallest_shift)
     x[:] = best_x
     return best, steps

@@ -127,10 +127,10 @@ def _same(one, other):
 
 
 @inner_kernel
-def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance, max_steps, updated, active, ray, trace):
+def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance, max_steps, updated, active, trace):
     """Minimize phi from ``x`` (overwritten).
 
-    Returns the steps, the gradient that remains, and whether phi falls forever along ``ray``.
+    Returns the steps and the gradient that remains: infinite where phi falls forever.
 
     ``updated`` and ``active`` are filled for the final ``x``. ``trace`` has one row a Newton step, if any: the iterate. Where no
     line enters or leaves the active set phi is quadratic, so a step that does not help any more there has met rounding: the end.
@@ -155,9 +155,9 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
         write_stationarity(pattern, program, x, updated, gradient)
         remaining = largest(gradient)
         if remaining <= tolerance or steps >= max_steps or remaining == np.inf:
-            return steps, remaining, False
+            return steps, remaining
         if remaining > 0.5 * before and _same(active, active_before):
-            return steps, remaining, False
+            return steps, remaining
         before = remaining
         active_before[:] = active
         damping = sigma * max(1e-12, min(1e-4, remaining))
@@ -174,8 +174,7 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
         curvature = np.dot(program.quadratic * direction, direction)
         step = exact_step(program, shifted, change, slope, curvature, sigma, kinks, bends)
         if step == np.inf:
-            ray[:] = direction
-            return steps, remaining, True
+            return steps, np.inf
         x += step * direction
         if steps < len(trace):
             trace[steps] = x
@@ -192,11 +191,11 @@ def largest_violation(program, values):
 
 
 @inner_kernel
-def multiplier_method(pattern, program, system, x, multipliers, sigma, updates, tolerance, max_steps, ray, trace):
+def multiplier_method(pattern, program, system, x, multipliers, sigma, updates, tolerance, max_steps, trace):
     """Minimize and update until optimal, at most ``updates`` times; ``x`` and ``multipliers`` are overwritten.
 
-    Returns (optimal, whether phi falls forever along ``ray``, Newton steps). With a quadratic term "optimal" means feasible
-    and stationary; the multipliers are complementary by construction.
+    Returns the Newton steps. With a quadratic term "optimal" means feasible and stationary; the multipliers are complementary
+    by construction.
     """
     lines = len(program.low)
     updated = np.empty(lines)
@@ -207,22 +206,22 @@ def multiplier_method(pattern, program, system, x, multipliers, sigma, updates, 
     linear = largest(program.quadratic) == 0.0
     for _ in range(updates):
         budget = min(INNER_STEPS, max_steps - steps) if updates > 1 else max_steps
-        used, remaining, falls = minimize_penalty(
-            pattern, program, system, x, multipliers, sigma, tolerance, budget, updated, active, ray, trace[steps:]
+        used, remaining = minimize_penalty(
+            pattern, program, system, x, multipliers, sigma, tolerance, budget, updated, active, trace[steps:]
         )
         steps += used
-        if falls or remaining == np.inf:
-            return False, falls, steps
+        if remaining == np.inf:
+            break
         multipliers[:] = updated
         write_values(pattern, program.entries, x, values)
         missed = largest_violation(program, values)
         stationary = remaining <= 10.0 * tolerance
         if missed <= tolerance and stationary and (not linear or relative_gap(program, x, multipliers) <= tolerance):
-            return True, False, steps
+            break
         stuck = used == 0 and sigma >= LARGEST_SIGMA and missed > 0.9 * before
         if stuck or steps >= max_steps:
             break
         if missed > 0.25 * before:
             sigma = min(4.0 * sigma, LARGEST_SIGMA)
         before = missed
-    return False, False, steps
+    return steps

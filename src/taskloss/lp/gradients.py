@@ -19,7 +19,7 @@ in the bounds that x oversteps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,10 +41,6 @@ class Adjoint(NamedTuple):
     upper: np.ndarray
     pairs: list[tuple[np.ndarray, np.ndarray]]
 
-    def of_rows(self, start: int, end: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The pairs of some of the rows."""
-        return [(left[:, start:end], right) for left, right in self.pairs]
-
 
 Differentiate = Callable[[np.ndarray], Adjoint]
 
@@ -62,12 +58,12 @@ class _Attached(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.set_materialize_grads(False)
         ctx.problem, ctx.adjoints = problem, adjoints
+        ctx.save_for_backward(*data)
         if adjoints[0] is None:
             ctx.mark_non_differentiable(outputs[0])
         return outputs
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *bars: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         problem: LinearProgram = ctx.problem
         found = [
@@ -75,11 +71,26 @@ class _Attached(torch.autograd.Function):
             for adjoint, bar in zip(ctx.adjoints, bars, strict=True)
             if adjoint is not None and bar is not None
         ]
-        gradients = [
-            _gradient(problem, position, found) if found and needed else None
-            for position, needed in enumerate(ctx.needs_input_grad[3:])
-        ]
+        gradients = _gradients(problem, found, ctx.needs_input_grad[3:])
+        if torch.is_grad_enabled():
+            # Only when the caller wants to differentiate the result again.
+            gradients = [g if g is None else _NotTwice.apply(g, *ctx.saved_tensors, *bars) for g in gradients]  # type: ignore[no-untyped-call]
         return None, None, None, *gradients
+
+
+class _NotTwice(torch.autograd.Function):
+    """A gradient as a function of the data too, so that a second derivative meets an error instead of a silent zero."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, *data: torch.Tensor | None) -> torch.Tensor:
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> Any:
+        raise RuntimeError(
+            "the solution of a linear program has no second derivative here. Leave out create_graph=True, or use "
+            'gradient="unrolled", whose x can be differentiated again'
+        )
 
 
 def attached(
@@ -94,27 +105,32 @@ def attached(
     return result
 
 
-def _gradient(problem: LinearProgram, position: int, adjoints: list[Adjoint]) -> torch.Tensor:
-    """The gradient in one of c, A_ub, b_ub, A_eq, b_eq, lower, upper."""
+def _gradients(problem: LinearProgram, adjoints: list[Adjoint], needed: Sequence[bool]) -> list[torch.Tensor | None]:
+    """The gradients in c, the entries of A_ub, b_ub, the entries of A_eq, b_eq, lower, upper; None where there is no need."""
     ub = problem.num_inequalities
-    rows = (0, ub) if position <= 2 else (ub, ub + problem.num_equations)
-    if position in (1, 3):
-        matrix = problem.matrices[position // 2]
-        if matrix is None:
-            raise AssertionError("a matrix that is not there needs no gradient")
-        return matrix.gradient([pair for adjoint in adjoints for pair in adjoint.of_rows(*rows)])
-    choices: dict[int, Callable[[Adjoint], np.ndarray]] = {
-        0: lambda adjoint: adjoint.cost,
-        2: lambda adjoint: adjoint.sides[:, slice(*rows)],
-        4: lambda adjoint: adjoint.sides[:, slice(*rows)],
-        5: lambda adjoint: adjoint.lower,
-        6: lambda adjoint: adjoint.upper,
-    }
-    total: np.ndarray = sum(choices[position](adjoint) for adjoint in adjoints)  # type: ignore[assignment]
-    like = (problem.c, None, problem.b_ub, None, problem.b_eq, problem.lower, problem.upper)[position]
-    if like is None:
-        raise AssertionError("data that are not there need no gradient")
-    return torch.from_numpy(np.ascontiguousarray(total if like.ndim == 2 else total.sum(0))).to(like)
+    rows = slice(0, ub), slice(ub, None)
+
+    def of_vector(like: torch.Tensor | None, parts: list[np.ndarray]) -> torch.Tensor | None:
+        if like is None or not parts:
+            return None
+        total = np.sum(parts, axis=0)
+        return torch.from_numpy(total if like.ndim == 2 else total.sum(0)).to(like)
+
+    def of_matrix(side: int) -> torch.Tensor | None:
+        matrix = problem.matrices[side]
+        pairs = [(left[:, rows[side]], right) for adjoint in adjoints for left, right in adjoint.pairs]
+        return None if matrix is None or not pairs else matrix.gradient(pairs)
+
+    makers: tuple[Callable[[], torch.Tensor | None], ...] = (
+        lambda: of_vector(problem.c, [adjoint.cost for adjoint in adjoints]),
+        lambda: of_matrix(0),
+        lambda: of_vector(problem.b_ub, [adjoint.sides[:, rows[0]] for adjoint in adjoints]),
+        lambda: of_matrix(1),
+        lambda: of_vector(problem.b_eq, [adjoint.sides[:, rows[1]] for adjoint in adjoints]),
+        lambda: of_vector(problem.lower, [adjoint.lower for adjoint in adjoints]),
+        lambda: of_vector(problem.upper, [adjoint.upper for adjoint in adjoints]),
+    )
+    return [maker() if need else None for maker, need in zip(makers, needed, strict=True)]
 
 
 def of_value(arrays: Arrays, found: Found) -> Differentiate:

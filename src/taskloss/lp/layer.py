@@ -83,8 +83,7 @@ def _minimize_penalty(arrays: Arrays, start: np.ndarray, epsilon: float, max_ste
     x = np.where(np.isfinite(start), start, 0.0)
     multipliers = np.zeros_like(arrays.low)
     items = len(x)
-    flags, steps = np.zeros(items, np.bool_), np.zeros(items, np.int64)
-    no_trace, ray = np.empty((items, 0, x.shape[1])), np.zeros_like(x)
+    steps, no_trace = np.zeros(items, np.int64), np.empty((items, 0, x.shape[1]))
     in_threads(
         items,
         lambda some: lp_batch.multipliers_many(
@@ -99,9 +98,6 @@ def _minimize_penalty(arrays: Arrays, start: np.ndarray, epsilon: float, max_ste
             max_steps,
             no_trace,
             steps,
-            flags,
-            flags,
-            ray,
         ),
         arrays.work,
     )
@@ -112,9 +108,10 @@ class LPLayer(torch.nn.Module):
     """``differentiable_solve`` as a module: called with the data of a program, it returns a ``Solution`` with gradients.
 
     Args:
-        gradient: ``"active_set"``, ``"unrolled"``, ``"value"`` or ``"smoothed"``; see ``differentiable_solve``. burn_in: for
-        so many training calls the gradient is the unrolled one, after that ``gradient``. The paper's schedule: early on the
-            active set changes from step to step. The count of them is a buffer and travels with ``state_dict``.
+        gradient: ``"active_set"``, ``"unrolled"``, ``"value"`` or ``"smoothed"``; see ``differentiable_solve``.
+        burn_in: for so many training calls the gradient is the unrolled one, after that ``gradient``. The paper's schedule:
+            early on the active set changes from step to step. The count of these calls is a buffer and travels with
+            ``state_dict``.
         options: of ``differentiable_solve``.
 
     A batch of programs is one call.

@@ -56,16 +56,17 @@ class Found(NamedTuple):
 
 
 class Run:
-    """The state of one solve: scaled arrays, iterates, what each item has come to."""
+    """The state of one solve: scaled arrays, iterates, what each item has come to. ``scaled``: leave the arrays as they are."""
 
-    def __init__(self, given: Arrays, settings: Settings) -> None:
+    def __init__(self, given: Arrays, settings: Settings, scaled: bool = False) -> None:
         items, n, m = given.num_items, given.cost.shape[1], given.num_rows
         self.given, self.settings = given, settings
         self.everything = np.arange(items)
         self.scaled = Arrays(given.pattern, *(array.copy() for array in given.program()))
         self.row_scale, self.column_scale = np.ones((items, m)), np.ones((items, n))
         self.limit_scale, self.cost_scale = np.ones(items), np.ones(items)
-        if settings.method != "penalty":
+        # The paper's epsilon is in the units of the problem.
+        if not scaled and settings.method != "penalty":
             part = self.scaled
             scales = self.row_scale, self.column_scale, self.limit_scale, self.cost_scale
             lp_batch.scale_many(part.pattern, part.entries, part.cost, part.low, part.high, *scales)
@@ -214,7 +215,6 @@ class Run:
         tolerance: float,
         max_steps: int,
     ) -> None:
-        flags = np.zeros(len(x), np.bool_)
         lp_batch.multipliers_many(
             part.pattern,
             *part.program(),
@@ -227,9 +227,6 @@ class Run:
             max_steps,
             self.trace,
             self.steps,
-            flags,
-            flags,
-            np.zeros_like(x),
         )
 
     def _judge(self, items: np.ndarray) -> None:
@@ -297,7 +294,6 @@ def _find_infeasibility(part: Arrays) -> tuple[np.ndarray, np.ndarray | None, fl
     for sharpen in (False, True):
         if sharpen:
             multipliers[:] = 0.0
-            flags = np.zeros(1, np.bool_)
             lp_batch.multipliers_many(
                 part.pattern,
                 *apart.program(),
@@ -310,9 +306,6 @@ def _find_infeasibility(part: Arrays) -> tuple[np.ndarray, np.ndarray | None, fl
                 100,
                 nothing,
                 steps,
-                flags,
-                flags,
-                np.zeros_like(x),
             )
         proof = multipliers[0, :m].copy()
         if lp_batch.check_proof(part.pattern, part.entries[0], part.cost[0], part.low[0], part.high[0], proof, size_of_x):
@@ -327,7 +320,8 @@ def _find_ray(part: Arrays) -> np.ndarray | None:
     m = part.num_rows
     low, high = np.where(part.low > -np.inf, 0.0, -np.inf), np.where(part.high < np.inf, 0.0, np.inf)
     low[:, m:], high[:, m:] = np.maximum(low[:, m:], -1.0), np.minimum(high[:, m:], 1.0)
-    run = Run(Arrays(part.pattern, part.entries, part.cost, part.quadratic, low, high), Settings("penalty"))
+    # The part is scaled already.
+    run = Run(Arrays(part.pattern, part.entries, part.cost, part.quadratic, low, high), Settings(), scaled=True)
     run._from_inside(np.zeros(1, np.int64), 1e-10, INTERIOR_STEPS)
     direction = run.x[0].copy()
     found = lp_batch.check_ray(part.pattern, part.entries[0], part.cost[0], part.low[0], part.high[0], direction)

@@ -1,4 +1,4 @@
-"""Solving: the stages of the compiled solvers, joined.
+"""Solving one program or a batch, parts of it in threads. The methods:
 
 ``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in ten to
 fifty Newton steps, then Newton's method with multiplier updates, which ends finitely, makes the pair exact; from a warm start
