@@ -78,11 +78,12 @@ def ours(program: FScore) -> Solve:
     )
     layer = LPLayer(tolerance=TOLERANCE)
     one, zeros = torch.ones_like(program.target), torch.zeros(3 * n, dtype=torch.float64)
+    minus = -one
     upper = torch.cat([torch.ones(n), torch.tensor([torch.inf])]).double()
 
     def solve(scores: torch.Tensor) -> torch.Tensor:
         phi = torch.tanh(scores)
-        matrix = rows.with_values(torch.cat([-one, phi, one, -1.0 - phi, one, -one], -1))
+        matrix = rows.with_values(torch.cat([minus, phi, one, minus - phi, one, minus], -1))
         return layer(program.cost, matrix, zeros, program.equation, program.positives, 0.0, upper).x
 
     return solve

@@ -74,6 +74,30 @@ def test_a_change_of_any_kernel_file_outdates_the_compiled_kernels(tmp_path):
     assert counts == pool("new")[0]
 
 
+CACHED_PROGRAM = """
+import numbered, pairs_of_numbers
+print(numbered.add(pairs_of_numbers.Pair(1.0, 2.0)))
+"""
+
+
+def test_a_cache_that_names_what_is_no_more_is_not_used(tmp_path):
+    """As after an update of the package: the index of compiled code is a pickle, which names classes."""
+    (tmp_path / "numbered.py").write_text(
+        "from taskloss.kernels._numba import kernel\n@kernel\ndef add(pair):\n    return pair.one + pair[1]\n"
+    )
+    (tmp_path / "pairs_of_numbers.py").write_text(
+        "from typing import NamedTuple\nclass Pair(NamedTuple):\n    one: float\n    other: float\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", CACHED_PROGRAM]
+    for _ in range(2):
+        assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "3.0\n"
+    index = next((tmp_path / "cache").rglob("*.nbi"))
+    assert b"pairs_of_numbers" in index.read_bytes()
+    index.write_bytes(index.read_bytes().replace(b"pairs_of_numbers", b"pears_of_numbers"))
+    assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "3.0\n"
+
+
 def loss_of(seed: int) -> tuple[float, float]:
     generator = torch.Generator().manual_seed(seed)
     target = torch.arange(3000) % 5 == 0

@@ -6,18 +6,29 @@ import numba
 import numpy as np
 import pytest
 
-from taskloss.kernels.sparse_ldl import SHORT, analyse, factorize, solve_refined, write_weights
+from taskloss.kernels.sparse_ldl import SHORT, analyse, factorize, make_refinement, solve_refined, write_weights
 
 
 @numba.njit
+def solve_lanes(structure, lanes, matrix, shift, right_side):
+    shape = right_side.shape
+    factor, pivots, row = np.empty((len(structure.factor_index), len(lanes))), np.empty(shape), np.zeros(shape)
+    weight, solution, room = np.empty(shape), np.empty(shape), make_refinement(shape[0], lanes)
+    write_weights(structure, lanes, matrix, weight)
+    factorize(structure, lanes, matrix, factor, pivots, row)
+    solve_refined(structure, lanes, matrix, shift, weight, factor, pivots, right_side, solution, room, 1e-13, 5)
+    return solution, pivots, room.error, row
+
+
 def solve(structure, matrix, shift, right_side):
-    size = len(right_side)
-    factor, pivots, room = np.empty(len(structure.factor_index)), np.empty(size), np.zeros(size)
-    weight, solution, residual = np.empty(size), np.empty(size), np.empty(size)
-    write_weights(structure, matrix, weight)
-    replaced = factorize(structure, matrix, factor, pivots, room)
-    error = solve_refined(structure, matrix, shift, weight, factor, pivots, right_side, solution, residual, 1e-13, 5)
-    return solution, replaced, error, room
+    """One system; checks that the same system in each of three lanes, beside others, has the same solution."""
+    one = solve_lanes(structure, (0,), matrix[:, None].copy(), shift[:, None].copy(), right_side[:, None].copy())
+    factors = np.array([2.0, 1.0, -0.5])
+    values, shifts = np.repeat(matrix[:, None], 3, axis=1), np.repeat(shift[:, None], 3, axis=1)
+    three = solve_lanes(structure, (0, 0, 0), values, shifts, right_side[:, None] * factors)
+    np.testing.assert_allclose(three[0], one[0] * factors, rtol=1e-9, atol=1e-11)
+    assert not three[3].any()
+    return one[0][:, 0], one[1][:, 0], one[2][0], one[3]
 
 
 def upper_triangle(matrix: np.ndarray, twice: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -56,13 +67,25 @@ def test_against_a_dense_solver(size, density, last_dense, kind):
             start, rows, values = upper_triangle(matrix, twice)
             structure = analyse(start, rows, sign)
             kinds.add("short" if structure.short == size else "long" if structure.short == 0 else "both")
-            solution, replaced, error, room = solve(structure, values, np.zeros(size), right_side)
-            assert replaced == 0
+            solution, pivots, error, room = solve(structure, values, np.zeros(size), right_side)
+            assert (pivots * sign > 0.0).all()
             assert error < 1e-10
             assert not room.any()
             np.testing.assert_allclose(solution, np.linalg.solve(matrix, right_side), rtol=1e-8, atol=1e-10)
     assert kind in kinds
     assert SHORT < 60
+
+
+def test_entries_that_cancel():
+    """With entries of one and minus one, entries of the factor become zero that were not."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        matrix, sign = quasi_definite(rng, 40, 0.6, 0)
+        matrix = np.sign(matrix)
+        np.fill_diagonal(matrix, sign)
+        start, rows, values = upper_triangle(matrix)
+        solution, _, _, _ = solve(analyse(start, rows, sign), values, np.zeros(40), np.ones(40))
+        np.testing.assert_allclose(matrix @ solution, np.ones(40), atol=1e-9)
 
 
 def test_a_shift_of_the_diagonal_is_removed_by_refinement():
@@ -75,5 +98,5 @@ def test_a_shift_of_the_diagonal_is_removed_by_refinement():
 
 def test_a_pivot_of_the_wrong_sign_is_replaced():
     start, rows, values = upper_triangle(np.array([[0.0, 1.0], [1.0, -1.0]]))
-    _, replaced, _, _ = solve(analyse(start, rows, np.array([1.0, -1.0])), values, np.zeros(2), np.ones(2))
-    assert replaced == 1
+    _, pivots, _, _ = solve(analyse(start, rows, np.array([1.0, -1.0])), values, np.zeros(2), np.ones(2))
+    assert pivots.tolist() == [1e6, 1.0 / (-1.0 - 1e6)]

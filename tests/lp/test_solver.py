@@ -128,6 +128,25 @@ def test_a_batch_equals_its_items():
         torch.testing.assert_close(together.dual_ub[item], alone.dual_ub)
 
 
+@pytest.mark.parametrize("name", GENERATORS)
+def test_items_side_by_side_do_not_change_each_other(name):
+    """Costs and right sides at random: each item has its own steps, its own end and its own outcome."""
+    rng = np.random.default_rng(1)
+    data = next(instances(name, 1))
+    changed = {
+        field: array * rng.uniform(0.5, 1.5, (11, len(array))) * rng.choice([1.0, -1.0, 100.0], (11, 1), p=[0.7, 0.1, 0.2])
+        for field, array in data._asdict().items()
+        if field in ("c", "b_ub", "b_eq") and array is not None
+    }
+    together = solve(problem_of(data._replace(**changed)))
+    for item in range(11):
+        alone = solve(problem_of(data._replace(**{field: rows[item] for field, rows in changed.items()})))
+        assert together.statuses[item] is alone.status
+        if alone.status is Status.OPTIMAL:
+            torch.testing.assert_close(together.objective[item], alone.objective, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(together.x[item], alone.x, rtol=1e-6, atol=1e-7)
+
+
 def test_per_item_matrices_and_mixed_outcomes():
     a = torch.tensor([[[1.0]], [[1.0]], [[-1.0]]], dtype=torch.float64)
     b = torch.tensor([[2.0], [-3.0], [0.0]], dtype=torch.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pickle
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,16 @@ def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         cache_file._source_stamp = _source_stamp()
+        cache_file._load_index = functools.partial(_index_or_nothing, cache_file._load_index)
     return dispatcher
+
+
+def _index_or_nothing(load_index: Callable[[], Any]) -> Any:
+    """What is on disk, or nothing if it cannot be read: after an update it may name classes that are no more."""
+    try:
+        return load_index()
+    except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+        return {}
 
 
 def inlined_kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,9 @@
 The arrays of a batch have one row an item: ``entries`` (of A), ``cost``, ``quadratic``, ``low``, ``high`` (of lines, rows
 first), ``x``, ``multipliers`` (of lines). ``items`` says which rows a stage works on; all that a stage finds is written in
 place. The stages are joined in Python: one compiled function that held them all would take minutes to compile.
+
+The interior method, the polish and the sensitivities work on as many items at once as the pattern has lanes. The others need
+a pattern with one lane.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ import numpy as np
 
 from taskloss.kernels._numba import inner_kernel, kernel
 from taskloss.kernels.lp_certificates import proves_infeasible, proves_unbounded
-from taskloss.kernels.lp_interior import interior_method
+from taskloss.kernels.lp_interior import interior_method, make_room
 from taskloss.kernels.lp_multipliers import multiplier_method, write_penalty_matrix
-from taskloss.kernels.lp_polish import factorize_active, is_determined, polish_dual, polish_primal
+from taskloss.kernels.lp_polish import drop_small_multipliers, factorize_active, polish_dual, polish_primal, write_determined
 from taskloss.kernels.lp_program import (
     Program,
     factorize_system,
@@ -21,15 +24,36 @@ from taskloss.kernels.lp_program import (
     optimality_error,
     relative_gap,
     solve_system,
+    solve_system_of_one,
     write_values,
+    write_values_of_one,
 )
 from taskloss.kernels.lp_scaling import equilibrate, scale_program
 from taskloss.kernels.sparse_ldl import ENOUGH
+
+UNLIMITED = 1e20
+"""A limit beyond this counts as none."""
 
 
 @inner_kernel
 def _program(entries, cost, quadratic, low, high, item):
     return Program(entries[item], cost[item], quadratic[item], low[item], high[item])
+
+
+@kernel
+def limits_are_sound(low, high):
+    """Is no limit undefined, none infinite on the wrong side, and none below the other? Those beyond 1e20 become infinite."""
+    sound = True
+    for item in range(len(low)):
+        for line in range(low.shape[1]):
+            lower = low[item, line]
+            upper = high[item, line]
+            sound &= lower < np.inf and upper > -np.inf and lower <= upper
+            if lower <= -UNLIMITED:
+                low[item, line] = -np.inf
+            if upper >= UNLIMITED:
+                high[item, line] = np.inf
+    return sound
 
 
 @kernel
@@ -40,6 +64,56 @@ def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit
         limit_scale[item], cost_scale[item] = scale_program(
             pattern, entries[item], cost[item], low[item], high[item], row_scale[item], column_scale[item]
         )
+
+
+@inner_kernel
+def _group(items, begin, lanes):
+    """The items from ``begin`` on, one a lane; the last one again where there are no more."""
+    group = np.empty(len(lanes), np.int64)
+    for lane in range(len(lanes)):
+        group[lane] = items[min(begin + lane, len(items) - 1)]
+    return group
+
+
+@inner_kernel
+def _load(rows, group, in_lanes):
+    """Rows of a batch side by side."""
+    for lane in range(len(group)):
+        row = rows[group[lane]]
+        for place in range(len(row)):
+            in_lanes[place, lane] = row[place]
+
+
+@inner_kernel
+def _store(in_lanes, group, rows):
+    """The opposite of ``_load``."""
+    for lane in range(len(group)):
+        row = rows[group[lane]]
+        for place in range(len(row)):
+            row[place] = in_lanes[place, lane]
+
+
+@inner_kernel
+def _make_program(pattern, entries, cost, low):
+    width = len(pattern.lanes)
+    n = cost.shape[1]
+    lines = low.shape[1]
+    return Program(
+        np.empty((entries.shape[1], width)),
+        np.empty((n, width)),
+        np.empty((n, width)),
+        np.empty((lines, width)),
+        np.empty((lines, width)),
+    )
+
+
+@inner_kernel
+def _load_program(entries, cost, quadratic, low, high, group, program):
+    _load(entries, group, program.entries)
+    _load(cost, group, program.cost)
+    _load(quadratic, group, program.quadratic)
+    _load(low, group, program.low)
+    _load(high, group, program.high)
 
 
 @kernel
@@ -63,24 +137,38 @@ def interior_many(
     steps,
 ):
     """The interior method for ``items``; ``error`` is overwritten, ``steps`` added to."""
+    width = len(pattern.lanes)
     system = make_system(pattern)
-    for item in items:
-        program = _program(entries, cost, quadratic, low, high, item)
-        x[item] = 0.0
-        error[item], used = interior_method(
+    room = make_room(pattern)
+    program = _make_program(pattern, entries, cost, low)
+    lane_x = np.empty((cost.shape[1], width))
+    lane_multipliers = np.empty((low.shape[1], width))
+    for begin in range(0, len(items), width):
+        group = _group(items, begin, pattern.lanes)
+        _load_program(entries, cost, quadratic, low, high, group, program)
+        lane_x[:] = 0.0
+        _load(multipliers, group, lane_multipliers)
+        errors, used = interior_method(
             pattern,
             program,
             system,
-            x[item],
-            multipliers[item],
+            room,
+            lane_x,
+            lane_multipliers,
             softness,
             smallest_shift,
             enough,
             tolerance,
             max_steps,
-            trace[item, steps[item] :],
+            trace,
+            group,
+            steps[group],
         )
-        steps[item] += used
+        _store(lane_x, group, x)
+        _store(lane_multipliers, group, multipliers)
+        for lane in range(min(width, len(items) - begin)):
+            error[group[lane]] = errors[lane]
+            steps[group[lane]] += used[lane]
 
 
 @kernel
@@ -123,18 +211,85 @@ def multipliers_many(
 
 
 @kernel
-def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, determined):
-    """Solve the equations of the active lines; ``determined`` tells which items have no other solution."""
+def improve_many(
+    pattern,
+    entries,
+    cost,
+    quadratic,
+    low,
+    high,
+    x,
+    multipliers,
+    items,
+    sigma,
+    updates,
+    tolerance,
+    max_steps,
+    trace,
+    steps,
+    error,
+):
+    """``multipliers_many`` from pairs with a known ``error``; one that gets worse, and is not within the tolerance, stays."""
     system = make_system(pattern)
-    active = np.empty(low.shape[1], np.bool_)
     for item in items:
         program = _program(entries, cost, quadratic, low, high, item)
-        for line in range(len(active)):
-            active[line] = multipliers[item, line] != 0.0 or low[item, line] == high[item, line]
+        old_x = x[item].copy()
+        old_multipliers = multipliers[item].copy()
+        steps[item] += multiplier_method(
+            pattern,
+            program,
+            system,
+            x[item],
+            multipliers[item],
+            sigma,
+            updates,
+            tolerance,
+            max_steps,
+            trace[item, steps[item] :],
+        )
+        reached = optimality_error(pattern, program, x[item], multipliers[item])
+        if reached > max(error[item], tolerance):
+            x[item] = old_x
+            multipliers[item] = old_multipliers
+        else:
+            error[item] = reached
+
+
+@kernel
+def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, guess, determined):
+    """Solve the equations of the active lines; ``determined`` tells which items have no other solution.
+
+    Active are the lines with a multiplier; with ``guess``, those whose multiplier exceeds the distance from the limit, as they do
+    near a solution. The other multipliers then become zero.
+    """
+    width = len(pattern.lanes)
+    lines = low.shape[1]
+    system = make_system(pattern)
+    program = _make_program(pattern, entries, cost, low)
+    lane_x = np.empty((cost.shape[1], width))
+    lane_multipliers = np.empty((lines, width))
+    values = np.empty((lines, width))
+    active = np.empty((lines, width), np.bool_)
+    lane_determined = np.empty(width, np.bool_)
+    for begin in range(0, len(items), width):
+        group = _group(items, begin, pattern.lanes)
+        _load_program(entries, cost, quadratic, low, high, group, program)
+        _load(x, group, lane_x)
+        _load(multipliers, group, lane_multipliers)
+        if guess:
+            write_values(pattern, program.entries, lane_x, values)
+            drop_small_multipliers(program, values, lane_multipliers)
+        for line in range(lines):
+            for lane in range(width):
+                fixed = program.low[line, lane] == program.high[line, lane]
+                active[line, lane] = lane_multipliers[line, lane] != 0.0 or fixed
         factorize_active(pattern, program.entries, system, active)
-        polish_primal(pattern, program, system, x[item], multipliers[item], active)
-        polish_dual(pattern, program, system, x[item], multipliers[item], active)
-        determined[item] = is_determined(pattern, system, active)
+        polish_primal(pattern, program, system, lane_x, lane_multipliers, active)
+        polish_dual(pattern, program, system, lane_x, lane_multipliers, active)
+        write_determined(pattern, system, active, lane_determined)
+        _store(lane_x, group, x)
+        _store(lane_multipliers, group, multipliers)
+        determined[group] = lane_determined
 
 
 @kernel
@@ -153,11 +308,14 @@ def finish_many(
     low,
     high,
     scaled_entries,
-    scaled_cost,
     scaled_low,
     scaled_high,
     scaled_x,
     scaled_multipliers,
+    row_scale,
+    column_scale,
+    limit_scale,
+    cost_scale,
     x,
     multipliers,
     tight,
@@ -166,15 +324,20 @@ def finish_many(
     error,
     gap,
 ):
-    """What there is to say of a solution: lines at a limit, error and gap.
+    """Scale the solutions back, and say what there is to say of them: lines at a limit, error and gap.
 
     A line of a scaled program is at a limit when it is nearer than ``tight`` or has a multiplier; an equation or a fixed
-    variable counts as at the upper one. ``error`` is the larger of those of the program as given and as scaled.
+    variable counts as at the upper one. ``error`` is that of the scaled program; that of the program as given, if it is larger,
+    takes its place.
     """
     lines = low.shape[1]
+    m = row_scale.shape[1]
     values = np.empty(lines)
     for item in range(len(x)):
-        write_values(pattern, scaled_entries[item], scaled_x[item], values)
+        x[item] = scaled_x[item] * (column_scale[item] / limit_scale[item])
+        multipliers[item, :m] = scaled_multipliers[item, :m] * (row_scale[item] / cost_scale[item])
+        multipliers[item, m:] = scaled_multipliers[item, m:] / (column_scale[item] * cost_scale[item])
+        write_values_of_one(pattern, scaled_entries[item], scaled_x[item], values)
         for line in range(lines):
             multiplier = scaled_multipliers[item, line]
             lower = scaled_low[item, line]
@@ -183,18 +346,14 @@ def finish_many(
             at_low[item, line] = (abs(values[line] - lower) <= tight or multiplier < 0.0) and not at_high[item, line]
         program = _program(entries, cost, quadratic, low, high, item)
         gap[item] = relative_gap(program, x[item], multipliers[item])
-        scaled = _program(scaled_entries, scaled_cost, quadratic, scaled_low, scaled_high, item)
-        error[item] = max(
-            optimality_error(pattern, program, x[item], multipliers[item]),
-            optimality_error(pattern, scaled, scaled_x[item], scaled_multipliers[item]),
-        )
+        error[item] = max(error[item], optimality_error(pattern, program, x[item], multipliers[item]))
 
 
 @kernel
 def values_many(pattern, entries, x, values):
     """The values of all the lines of all the items."""
     for item in range(len(x)):
-        write_values(pattern, entries[item], x[item], values[item])
+        write_values_of_one(pattern, entries[item], x[item], values[item])
 
 
 @kernel
@@ -218,29 +377,52 @@ def sensitivities_many(pattern, entries, active, right, items, unseen, duals, he
     The rows are scaled to a largest entry near 1 first, so that the shift of the factorization means the same for all; ``B^+``
     does not change where the rows of B are independent, and where they are not it weighs them equally.
     """
-    system = make_system(pattern)
+    width = len(pattern.lanes)
+    n = right.shape[1]
     m = len(pattern.at_row)
-    scaled = np.empty(entries.shape[1])
-    scale = np.empty(m)
-    nothing = np.zeros(m)
+    system = make_system(pattern)
+    scaled = np.empty((entries.shape[1], width))
+    scale = np.empty((m, width))
+    nothing = np.zeros((m, width))
+    lane_active = np.empty((m + n, width), np.bool_)
+    lane_right = np.empty((n, width))
+    lane_unseen = np.empty((n, width))
+    lane_duals = np.empty((m, width))
+    for begin in range(0, len(items), width):
+        group = _group(items, begin, pattern.lanes)
+        _load(entries, group, scaled)
+        _load(active, group, lane_active)
+        _load(right, group, lane_right)
+        _scale_rows(pattern, lane_active, scaled, scale)
+        factorize_active(pattern, scaled, system, lane_active)
+        solve_system(pattern, system, lane_right, nothing, lane_unseen, lane_duals, ENOUGH, 5)
+        for row in range(m):
+            for lane in range(width):
+                lane_duals[row, lane] = lane_duals[row, lane] * scale[row, lane] if lane_active[row, lane] else 0.0
+        _store(lane_unseen, group, unseen)
+        _store(lane_duals, group, duals)
     for item in items:
-        for row in range(m):
-            size = 0.0
-            for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-                if not active[item, m + pattern.columns[entry]]:
-                    size = max(size, abs(entries[item, entry]))
-            scale[row] = 1.0 / size if size > 0.0 else 1.0
-            for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-                scaled[entry] = entries[item, entry] * scale[row]
-        factorize_active(pattern, scaled, system, active[item])
-        solve_system(pattern, system, right[item], nothing, unseen[item], duals[item], ENOUGH, 5)
-        for row in range(m):
-            duals[item, row] = duals[item, row] * scale[row] if active[item, row] else 0.0
         held[item] = 0.0
         for row in range(m):
             if duals[item, row] != 0.0:
                 for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
                     held[item, pattern.columns[entry]] += entries[item, entry] * duals[item, row]
+
+
+@inner_kernel
+def _scale_rows(pattern, active, entries, scale):
+    """Divide each row by its largest entry at the variables that are not at a bound; ``scale``: one over that."""
+    m = len(pattern.at_row)
+    for row in range(m):
+        for lane in range(len(pattern.lanes)):
+            size = 0.0
+            for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+                if not active[m + pattern.columns[entry], lane]:
+                    size = max(size, abs(entries[entry, lane]))
+            scale[row, lane] = 1.0 / size if size > 0.0 else 1.0
+        for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+            for lane in range(len(pattern.lanes)):
+                entries[entry, lane] *= scale[row, lane]
 
 
 @kernel
@@ -253,4 +435,4 @@ def penalty_solve_many(pattern, entries, cost, quadratic, low, high, active, sig
         program = _program(entries, cost, quadratic, low, high, item)
         write_penalty_matrix(pattern, program, system, active[item], sigma, sigma * 1e-12)
         factorize_system(pattern, system)
-        solve_system(pattern, system, right[item], nothing, solved[item], ignored, ENOUGH, 10)
+        solve_system_of_one(pattern, system, right[item], nothing, solved[item], ignored, ENOUGH, 10)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import inner_kernel
-from taskloss.kernels.lp_program import largest, write_values
+from taskloss.kernels.lp_program import largest, write_values_of_one
 
 NEGLIGIBLE = 1e-9
 """Entries of a normalized certificate below this are rounding."""
@@ -70,7 +70,7 @@ def proves_unbounded(pattern, program, direction):
         if abs(direction[column]) < NEGLIGIBLE * 1e-3:
             direction[column] = 0.0
     change = np.empty(len(program.low))
-    write_values(pattern, program.entries, direction, change)
+    write_values_of_one(pattern, program.entries, direction, change)
     for line in range(len(change)):
         if program.high[line] < np.inf and change[line] > NEGLIGIBLE:
             return False

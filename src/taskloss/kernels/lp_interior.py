@@ -11,6 +11,9 @@ Each line with a lower limit has a slack ``p > 0`` that tends to ``value - low``
 where ``e`` collects the complementarity terms. A diagonal shift keeps the factorization stable, refinement removes its effect,
 and a step whose system cannot be solved is tried again with a larger shift. The point with the least error is returned: it
 need not be a vertex, which is why the multiplier method follows.
+
+Several programs are followed side by side, one a lane. Each has its own step lengths, shift and end; one that has ended waits
+for the others, and its numbers are not used any more.
 """
 
 from __future__ import annotations
@@ -19,27 +22,34 @@ from typing import NamedTuple
 
 import numpy as np
 
+from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
 from taskloss.kernels._numba import inner_kernel
 from taskloss.kernels.lp_program import (
     factorize_system,
     largest,
-    relative_gap,
+    smallest_gap_unit,
     solve_system,
     write_stationarity,
     write_values,
 )
 from taskloss.kernels.lp_slacks import (
+    Limits,
+    Sides,
+    Terms,
     complementarity,
-    kinds_of,
+    longest,
+    make_limits,
     make_sides,
+    make_terms,
     move,
     primal_error,
     target_of,
+    write_limits,
+    write_pull,
     write_right_side,
     write_step,
-    write_weights_of_lines,
+    write_terms,
 )
-from taskloss.kernels.sparse_ldl import ENOUGH
 
 ROUNDS = 10
 """At most so many rounds of refinement a step; two lose accuracy on badly conditioned programs."""
@@ -48,250 +58,410 @@ LARGER = 30.0
 
 
 class Room(NamedTuple):
-    """Vectors of one step. Of lines: ``values``, their ``change``, ``theta``, ``collected`` (the terms e), ``duals``."""
+    """All the arrays of the method, made once for a batch.
 
+    ``sides``: of the point; ``first`` and ``step``: their changes by predictor and corrector; ``nothing``: no change. Of lines:
+    values, their change, theta and one over it (of rows), ``collected`` (the terms e), duals. Of columns and rows: what a step
+    solves for and its right side. ``equation_dual``: of rows.
+    """
+
+    limits: Limits
+    terms: Terms
+    sides: Sides
+    nothing: Sides
+    first: Sides
+    step: Sides
     values: np.ndarray
     change: np.ndarray
     theta: np.ndarray
+    inverse_theta: np.ndarray
     collected: np.ndarray
     duals: np.ndarray
     gradient: np.ndarray
+    column_change: np.ndarray
     dual_change: np.ndarray
     right_columns: np.ndarray
     right_rows: np.ndarray
+    equation_dual: np.ndarray
+    best_x: np.ndarray
+
+
+class Lanes(NamedTuple):
+    """Numbers of the lanes: of the program, the point, the step that leaves it, the best point met; is it still ``running``?"""
+
+    cost_scale: np.ndarray
+    gap_floor: np.ndarray
+    mu: np.ndarray
+    error: np.ndarray
+    shift: np.ndarray
+    target: np.ndarray
+    primal: np.ndarray
+    dual: np.ndarray
+    best: np.ndarray
+    better: np.ndarray
+    least_mu: np.ndarray
+    progress_step: np.ndarray
+    steps: np.ndarray
+    running: np.ndarray
 
 
 @inner_kernel
-def _make_room(n, lines):
-    m = lines - n
+def make_room(pattern):
+    """Empty room for programs with a pattern."""
+    n = len(pattern.at_column)
+    m = len(pattern.at_row)
+    width = len(pattern.lanes)
+    lines = m + n
     return Room(
-        np.empty(lines),
-        np.empty(lines),
-        np.empty(lines),
-        np.empty(lines),
-        np.empty(lines),
-        np.empty(n),
-        np.empty(m),
-        np.empty(n),
-        np.empty(m),
+        make_limits(lines, width),
+        make_terms(lines, width),
+        make_sides(lines, width),
+        make_sides(lines, width),
+        make_sides(lines, width),
+        make_sides(lines, width),
+        np.empty((lines, width)),
+        np.empty((lines, width)),
+        np.empty((lines, width)),
+        np.empty((m, width)),
+        np.empty((lines, width)),
+        np.empty((lines, width)),
+        np.empty((n, width)),
+        np.empty((n, width)),
+        np.empty((m, width)),
+        np.empty((n, width)),
+        np.empty((m, width)),
+        np.empty((m, width)),
+        np.empty((n, width)),
     )
 
 
 @inner_kernel
-def _write_entries(pattern, program, system, kinds):
+def _make_lanes(program, shift):
+    width = program.cost.shape[1]
+    cost_scale = np.empty(width)
+    gap_floor = np.empty(width)
+    for lane in range(width):
+        cost_scale[lane] = 1.0 + largest(program.cost[:, lane])
+        gap_floor[lane] = smallest_gap_unit(program.cost[:, lane], program.low[:, lane], program.high[:, lane])
+    return Lanes(
+        cost_scale,
+        gap_floor,
+        np.zeros(width),
+        np.full(width, np.inf),
+        np.full(width, shift),
+        np.zeros(width),
+        np.zeros(width),
+        np.zeros(width),
+        np.full(width, np.inf),
+        np.zeros(width),
+        np.full(width, np.inf),
+        np.zeros(width, np.int64),
+        np.zeros(width, np.int64),
+        np.ones(width, np.bool_),
+    )
+
+
+@inner_kernel
+def _write_entries(pattern, program, system, limits):
     """The part of the system that stays: A. A fixed column is taken out: its entries are zero."""
+    lanes = pattern.lanes
     m = len(program.low) - len(program.cost)
+    zero = in_all(0.0, lanes)
     for entry in range(len(program.entries)):
-        fixed = kinds.equation[m + pattern.columns[entry]]
-        system.matrix[pattern.at_entry[entry]] = 0.0 if fixed else program.entries[entry]
+        fixed = load(limits.equation, m + pattern.columns[entry], lanes)
+        store(system.matrix, pattern.at_entry[entry], where_positive(fixed, zero, load(program.entries, entry, lanes)))
 
 
 @inner_kernel
-def _write_diagonal(pattern, program, system, kinds, theta, softness, shift):
-    """The part with the weights theta."""
-    n = len(program.cost)
-    m = len(program.low) - n
-    for column in range(n):
-        fixed = kinds.equation[m + column]
-        system.shift[pattern.column_place[column]] = 0.0 if fixed else shift
-        system.matrix[pattern.at_column[column]] = 1.0 if fixed else theta[m + column] + shift
+def _write_diagonal(pattern, system, limits, theta, inverse_theta, softness, shift):
+    """The part with the weights theta; ``shift``: one a lane."""
+    lanes = pattern.lanes
+    m = len(pattern.at_row)
+    zero = in_all(0.0, lanes)
+    added = load(shift, 0, lanes)
+    for column in range(len(pattern.at_column)):
+        fixed = load(limits.equation, m + column, lanes)
+        store(system.shift, pattern.column_place[column], where_positive(fixed, zero, added))
+        weight = where_positive(fixed, in_all(1.0, lanes), load(theta, m + column, lanes) + added)
+        store(system.matrix, pattern.at_column[column], weight)
+    soft = in_all(softness, lanes) + added
     for row in range(m):
-        system.shift[pattern.row_place[row]] = -shift
-        weight = 1e20
-        if kinds.equation[row]:
-            weight = softness + shift
-        elif theta[row] > 0.0:
-            weight = 1.0 / theta[row] + softness + shift
-        system.matrix[pattern.at_row[row]] = -weight
+        store(system.shift, pattern.row_place[row], zero - added)
+        # An equation has no weight, and no inverse either.
+        limited = load(theta, row, lanes) + load(limits.equation, row, lanes)
+        weight = where_positive(limited, load(inverse_theta, row, lanes) + soft, in_all(1e20, lanes))
+        store(system.matrix, pattern.at_row[row], zero - weight)
 
 
 @inner_kernel
-def _start(pattern, program, system, kinds, x, sides, equation_dual):
+def _write_inverse_theta(lanes, theta, inverse_theta):
+    """Of rows; zero for equations and where there is no limit."""
+    one = in_all(1.0, lanes)
+    zero = in_all(0.0, lanes)
+    for row in range(len(inverse_theta)):
+        weight = load(theta, row, lanes)
+        store(inverse_theta, row, where_positive(weight, one / weight, zero))
+
+
+@inner_kernel
+def _start(pattern, program, system, x, room):
     """A start near the middle of the limits: two least-squares problems, then slacks and duals pushed inside (Mehrotra 1992)."""
     n = len(x)
     lines = len(program.low)
     m = lines - n
-    theta = np.where(kinds.has_low | kinds.has_high, 1.0, 1e-6)
-    for row in range(m):
-        if kinds.equation[row]:
-            theta[row] = 1e6
-    _write_diagonal(pattern, program, system, kinds, theta, 0.0, 1e-6)
+    width = len(pattern.lanes)
+    limits, middle, theta, values, dual = room.limits, room.change, room.theta, room.values, room.duals
+    for line in range(lines):
+        for lane in range(width):
+            sides_of_line = limits.present[line, lane] + limits.present[lines + line, lane]
+            total = limits.limit[line, lane] * limits.present[line, lane]
+            total += limits.limit[lines + line, lane] * limits.present[lines + line, lane]
+            equation = limits.equation[line, lane] > 0.0
+            middle[line, lane] = limits.limit[line, lane] if equation else total / max(sides_of_line, 1.0)
+            theta[line, lane] = 1.0 if sides_of_line > 0.0 else 0.0 if equation else 1e-6
+    _write_inverse_theta(pattern.lanes, theta, room.inverse_theta)
+    _write_diagonal(pattern, system, limits, theta, room.inverse_theta, 0.0, np.full(width, 1e-6))
     system.shift[:] = 0.0
     factorize_system(pattern, system)
-    middle = np.zeros(lines)
-    for line in range(lines):
-        if kinds.has_low[line] and kinds.has_high[line]:
-            middle[line] = 0.5 * (program.low[line] + program.high[line])
-        elif kinds.has_low[line] or kinds.equation[line]:
-            middle[line] = program.low[line]
-        elif kinds.has_high[line]:
-            middle[line] = program.high[line]
-    rows = np.empty(m)
-    values = np.empty(lines)
-    fixed = np.zeros(n)
+    fixed = room.column_change
     for column in range(n):
-        if kinds.equation[m + column]:
-            fixed[column] = middle[m + column]
+        for lane in range(width):
+            fixed[column, lane] = middle[m + column, lane] if limits.equation[m + column, lane] else 0.0
     write_values(pattern, program.entries, fixed, values)
-    solve_system(pattern, system, middle[m:], middle[:m] - values[:m], x, rows, ENOUGH, 1)
+    middle[:m] -= values[:m]
+    solve_system(pattern, system, middle[m:], middle[:m], x, room.dual_change, np.inf, 0)
     for column in range(n):
-        if kinds.equation[m + column]:
-            x[column] = fixed[column]
+        for lane in range(width):
+            if limits.equation[m + column, lane]:
+                x[column, lane] = fixed[column, lane]
     write_values(pattern, program.entries, x, values)
-    dual = np.empty(lines)
-    solve_system(pattern, system, -program.cost, np.zeros(m), dual[m:], dual[:m], ENOUGH, 1)
+    room.right_columns[:] = -program.cost
+    room.right_rows[:] = 0.0
+    solve_system(pattern, system, room.right_columns, room.right_rows, dual[m:], dual[:m], np.inf, 0)
+    for lane in range(width):
+        _push_inside(limits, values, dual, room.sides, lane)
+        for row in range(m):
+            room.equation_dual[row, lane] = dual[row, lane] if limits.equation[row, lane] else 0.0
+
+
+@inner_kernel
+def _push_inside(limits, values, dual, sides, lane):
+    """Slacks and duals of a lane that are near ``values`` and ``dual``, and positive."""
+    lines = len(values)
     outside = 0.0
     wrong = 0.0
-    for line in range(lines):
-        if kinds.has_low[line]:
-            outside = max(outside, program.low[line] - values[line])
-            if not kinds.has_high[line]:
-                wrong = max(wrong, dual[line])
-        if kinds.has_high[line]:
-            outside = max(outside, values[line] - program.high[line])
-            if not kinds.has_low[line]:
-                wrong = max(wrong, -dual[line])
+    for side in range(2 * lines):
+        if limits.present[side, lane]:
+            line = side % lines
+            other = (side + lines) % (2 * lines)
+            sign = limits.sign[side, lane]
+            outside = max(outside, sign * (limits.limit[side, lane] - values[line, lane]))
+            if not limits.present[other, lane]:
+                wrong = max(wrong, sign * dual[line, lane])
     outside = max(1.5 * outside, 1e-2)
     wrong = max(1.5 * wrong, 1e-2)
-    for line in range(lines):
-        equation_dual[line] = dual[line] if kinds.equation[line] and line < m else 0.0
-        width = program.high[line] - program.low[line]
-        if kinds.has_low[line]:
-            sides.low_slack[line] = min(max(values[line] - program.low[line], 0.0) + outside, width)
-            sides.low_dual[line] = max(-dual[line], 0.0) + wrong
-        if kinds.has_high[line]:
-            sides.high_slack[line] = min(max(program.high[line] - values[line], 0.0) + outside, width)
-            sides.high_dual[line] = max(dual[line], 0.0) + wrong
+    for side in range(2 * lines):
+        if limits.present[side, lane]:
+            line = side % lines
+            other = (side + lines) % (2 * lines)
+            sign = limits.sign[side, lane]
+            slack = max(sign * (values[line, lane] - limits.limit[side, lane]), 0.0) + outside
+            if limits.present[other, lane]:
+                slack = min(slack, sign * (limits.limit[other, lane] - limits.limit[side, lane]))
+            sides.slack[side, lane] = slack
+            sides.dual[side, lane] = max(-sign * dual[line, lane], 0.0) + wrong
 
 
 @inner_kernel
-def _write_duals(pattern, program, kinds, x, sides, equation_dual, multipliers, gradient):
+def _write_duals(pattern, program, x, room):
     """Multipliers of all the lines, and what stationarity lacks. A fixed column takes whatever multiplier makes it stationary."""
+    lanes = pattern.lanes
+    limits, sides, multipliers, gradient = room.limits, room.sides, room.duals, room.gradient
     n = len(x)
     m = len(multipliers) - n
+    other = len(multipliers)
     for line in range(len(multipliers)):
-        if kinds.equation[line]:
-            multipliers[line] = equation_dual[line] if line < m else 0.0
-        else:
-            multipliers[line] = sides.high_dual[line] - sides.low_dual[line]
+        low = load(limits.present, line, lanes) * load(sides.dual, line, lanes)
+        store(multipliers, line, load(limits.present, other + line, lanes) * load(sides.dual, other + line, lanes) - low)
+    for row in range(m):
+        store(multipliers, row, load(multipliers, row, lanes) + load(room.equation_dual, row, lanes))
     write_stationarity(pattern, program, x, multipliers, gradient)
+    zero = in_all(0.0, lanes)
     for column in range(n):
-        if kinds.equation[m + column]:
-            multipliers[m + column] = -gradient[column]
-            gradient[column] = 0.0
+        fixed = load(limits.equation, m + column, lanes)
+        missing = load(gradient, column, lanes)
+        store(multipliers, m + column, where_positive(fixed, zero - missing, load(multipliers, m + column, lanes)))
+        store(gradient, column, where_positive(fixed, zero, missing))
 
 
 @inner_kernel
-def _solve_direction(pattern, program, system, kinds, sides, softness, target, before, room, enough):
-    """Change of the values and of the row duals toward complementarity ``target``; returns the error of the system.
+def _solve_direction(pattern, program, system, softness, target, before, room, enough):
+    """Change of the values and of the row duals toward complementarity ``target``.
 
     The change of a row follows from its dual where theta is large and from the columns where it is small: each is the accurate
     one there.
     """
-    change, theta = room.change, room.theta
-    m = len(room.dual_change)
+    lanes = pattern.lanes
+    write_pull(lanes, room.sides, room.terms, target, before, room.collected)
     write_right_side(
-        program,
-        kinds,
+        room.limits,
+        lanes,
         room.values,
-        sides,
         room.gradient,
-        theta,
-        target,
-        before,
+        room.inverse_theta,
         room.collected,
         room.right_columns,
         room.right_rows,
     )
-    error = solve_system(pattern, system, room.right_columns, room.right_rows, change[m:], room.dual_change, enough, ROUNDS)
-    write_values(pattern, program.entries, change[m:].copy(), change)
-    for row in range(m):
-        if not kinds.equation[row] and theta[row] >= 1.0:
-            change[row] = (room.dual_change[row] - room.collected[row]) / theta[row]
-        else:
-            change[row] -= softness * room.dual_change[row]
-    return error
+    solve_system(pattern, system, room.right_columns, room.right_rows, room.column_change, room.dual_change, enough, ROUNDS)
+    write_values(pattern, program.entries, room.column_change, room.change)
+    soft = in_all(softness, lanes)
+    for row in range(len(room.dual_change)):
+        dual = load(room.dual_change, row, lanes)
+        by_dual = (dual - load(room.collected, row, lanes)) * load(room.inverse_theta, row, lanes)
+        by_columns = load(room.change, row, lanes) - soft * dual
+        small = in_all(1.0, lanes) - load(room.theta, row, lanes)
+        store(room.change, row, where_positive(small, by_columns, by_dual))
 
 
 @inner_kernel
-def _find_step(pattern, program, system, kinds, sides, softness, mu, shift, enough, nothing, room, step):
-    """Predictor and corrector; returns the longest primal and dual steps that stay inside, and the shift that was needed."""
-    target = 0.0
+def _find_step(pattern, program, system, softness, enough, room, lanes):
+    """Predictor and corrector: ``room.step``, the longest ones that stay inside, and the shifts that were needed."""
+    width = len(pattern.lanes)
+    limits, terms, sides, first, step = room.limits, room.terms, room.sides, room.first, room.step
+    unaimed = np.zeros(width)
     for _ in range(6):
-        _write_diagonal(pattern, program, system, kinds, room.theta, softness, shift)
+        _write_diagonal(pattern, system, limits, room.theta, room.inverse_theta, softness, lanes.shift)
         factorize_system(pattern, system)
         # The first direction only tells how far the second may aim, so it is not refined.
-        _solve_direction(pattern, program, system, kinds, sides, softness, 0.0, nothing, room, np.inf)
-        primal, dual = write_step(program, kinds, room.values, sides, room.change, 0.0, nothing, step)
-        target = target_of(kinds, sides, step, primal, dual, mu)
-        unsolved = _solve_direction(pattern, program, system, kinds, sides, softness, target, step, room, enough)
-        if unsolved <= 0.1:
+        _solve_direction(pattern, program, system, softness, unaimed, room.nothing, room, np.inf)
+        write_step(limits, sides, terms, room.change, first)
+        primal = longest(pattern.lanes, first.slack, terms.inverse_slack)
+        dual = longest(pattern.lanes, first.dual, terms.inverse_dual)
+        mu = load(lanes.mu, 0, pattern.lanes)
+        store(lanes.target, 0, target_of(pattern.lanes, limits, sides, first, primal, dual, mu))
+        _solve_direction(pattern, program, system, softness, lanes.target, first, room, enough)
+        unsolved = 0
+        for lane in range(width):
+            if lanes.running[lane] and not system.refinement.error[lane] <= 0.1:
+                unsolved += 1
+                lanes.shift[lane] *= LARGER
+        if unsolved == 0:
             break
-        shift *= LARGER
-    primal, dual = write_step(program, kinds, room.values, sides, room.change, target, step, step)
-    return primal, dual, shift
+    write_step(limits, sides, terms, room.change, step)
+    store(lanes.primal, 0, longest(pattern.lanes, step.slack, terms.inverse_slack))
+    store(lanes.dual, 0, longest(pattern.lanes, step.dual, terms.inverse_dual))
 
 
 @inner_kernel
-def interior_method(pattern, program, system, x, multipliers, softness, smallest_shift, enough, tolerance, max_steps, trace):
-    """Follow the central path; ``x`` and ``multipliers`` receive the best point met. Returns (its error, steps).
+def _judge(pattern, program, x, room, softness, numbers):
+    """Complementarity and error of every lane."""
+    lanes = pattern.lanes
+    limits = room.limits
+    store(numbers.mu, 0, complementarity(lanes, limits, room.sides))
+    worst = in_all(0.0, lanes)
+    primal = in_all(0.0, lanes)
+    size = in_all(0.0, lanes)
+    for column in range(len(x)):
+        worst = larger(size_of(load(room.gradient, column, lanes)), worst)
+        term = load(program.cost, column, lanes) * load(x, column, lanes)
+        primal = primal + term
+        size = size + size_of(term)
+    dual = in_all(0.0, lanes)
+    other = len(room.duals)
+    for line in range(len(room.duals)):
+        multiplier = load(room.duals, line, lanes)
+        limit = where_positive(multiplier, load(limits.limit, other + line, lanes), load(limits.limit, line, lanes))
+        dual = dual - multiplier * limit
+    unit = larger(larger(size, size_of(dual)), load(numbers.gap_floor, 0, lanes))
+    gap = size_of(primal - dual) / unit if softness == 0.0 else load(numbers.mu, 0, lanes)
+    error = larger(primal_error(lanes, limits, room.terms, room.values), worst / load(numbers.cost_scale, 0, lanes))
+    # Undefined if the gap is.
+    store(numbers.error, 0, larger(error, gap) + (gap - gap))
+    for lane in range(len(lanes)):
+        if not numbers.error[lane] < np.inf:
+            numbers.error[lane] = np.inf
+
+
+@inner_kernel
+def _take_note(lanes, lane, step, tolerance, max_steps):
+    """Is this the best point of a lane? Whether the lane has ended is noted too."""
+    mu, error = lanes.mu[lane], lanes.error[lane]
+    if mu < 0.9 * lanes.least_mu[lane]:
+        # Early on the error may rise while the path is followed.
+        lanes.least_mu[lane] = mu
+        lanes.progress_step[lane] = step
+    lanes.better[lane] = 0.0
+    if error < lanes.best[lane]:
+        lanes.better[lane] = 1.0
+        lanes.best[lane] = error
+        lanes.progress_step[lane] = step
+    best = lanes.best[lane]
+    lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or step - lanes.progress_step[lane] > 25
+    lanes.steps[lane] = step
+    lanes.running[lane] = not (best <= tolerance or lost or step >= max_steps)
+
+
+@inner_kernel
+def _keep_better(lanes, better, source, kept):
+    """Copy the lanes that are better than before."""
+    condition = load(better, 0, lanes)
+    for place in range(len(kept)):
+        store(kept, place, where_positive(condition, load(source, place, lanes), load(kept, place, lanes)))
+
+
+@inner_kernel
+def interior_method(
+    pattern, program, system, room, x, multipliers, softness, smallest_shift, enough, tolerance, max_steps, traces, items, done
+):
+    """Follow the central paths; ``x`` and ``multipliers`` receive the best points met. Returns (errors, steps) of the lanes.
 
     ``softness`` above zero lets the rows miss their limits at a quadratic price: ``min cost'x + |e|^2 / (2 softness)`` with
     ``A x - e`` within the limits, where ``e`` is softness times the row multipliers. ``enough``: the relative error of a step's
-    system that is not refined further.
+    system that is not refined further. ``traces``: of all items of a batch, ``(items, steps, n)``; ``items``: those in the
+    lanes, which have ``done`` so many steps before.
     """
-    n = len(x)
-    lines = len(program.low)
-    m = lines - n
-    kinds = kinds_of(program)
-    sides = make_sides(lines)
-    step = make_sides(lines)
-    nothing = make_sides(lines)
-    room = _make_room(n, lines)
-    equation_dual = np.zeros(lines)
-    _write_entries(pattern, program, system, kinds)
-    _start(pattern, program, system, kinds, x, sides, equation_dual)
-    best_x = x.copy()
-    cost_scale = 1.0 + largest(program.cost)
-    best = np.inf
-    least_mu = np.inf
-    progress_step = 0
-    shift = 10.0 * smallest_shift
-    steps = 0
-    while True:
+    m = len(pattern.at_row)
+    width = len(pattern.lanes)
+    limits, sides, step = room.limits, room.sides, room.step
+    lanes = _make_lanes(program, 10.0 * smallest_shift)
+    write_limits(program, limits)
+    sides.slack[:] = 1.0
+    sides.dual[:] = 1.0
+    _write_entries(pattern, program, system, limits)
+    _start(pattern, program, system, x, room)
+    room.best_x[:] = x
+    for count in range(max_steps + 1):
         write_values(pattern, program.entries, x, room.values)
-        _write_duals(pattern, program, kinds, x, sides, equation_dual, room.duals, room.gradient)
-        for row in range(m):
-            room.values[row] -= softness * room.duals[row]
-        mu = complementarity(kinds, sides)
-        error = max(primal_error(program, kinds, room.values, sides), largest(room.gradient) / cost_scale)
-        gap = relative_gap(program, x, room.duals) if softness == 0.0 else mu
-        error = max(error, gap) if error < np.inf else np.inf
-        if mu < 0.9 * least_mu:
-            # Early on the error may rise while the path is followed.
-            least_mu = mu
-            progress_step = steps
-        if error < best:
-            best = error
-            progress_step = steps
-            best_x[:] = x
-            multipliers[:] = room.duals
-        if steps < len(trace):
-            trace[steps] = x
-        lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or steps - progress_step > 25
-        if best <= tolerance or lost or steps >= max_steps:
+        _write_duals(pattern, program, x, room)
+        if softness > 0.0:
+            room.values[:m] -= softness * room.duals[:m]
+        write_terms(limits, sides, room.values, room.terms, room.theta)
+        _judge(pattern, program, x, room, softness, lanes)
+        running = 0
+        for lane in range(width):
+            if lanes.running[lane]:
+                _take_note(lanes, lane, count, tolerance, max_steps)
+                if done[lane] + count < traces.shape[1]:
+                    traces[items[lane], done[lane] + count] = x[:, lane]
+                running += lanes.running[lane]
+            else:
+                lanes.better[lane] = 0.0
+        _keep_better(pattern.lanes, lanes.better, x, room.best_x)
+        _keep_better(pattern.lanes, lanes.better, room.duals, multipliers)
+        if running == 0:
             break
-        steps += 1
-        write_weights_of_lines(kinds, sides, room.theta)
-        primal, dual, shift = _find_step(pattern, program, system, kinds, sides, softness, mu, shift, enough, nothing, room, step)
-        inside = min(max(0.9, 1.0 - mu), 0.9995)
-        primal = min(1.0, inside * primal)
-        dual = min(1.0, inside * dual)
-        move(kinds, sides, step, primal, dual)
-        x += primal * room.change[m:]
-        for row in range(m):
-            if kinds.equation[row]:
-                equation_dual[row] += dual * room.dual_change[row]
-        shift = max(0.3 * shift, smallest_shift)
-    x[:] = best_x
-    return best, steps
+        _write_inverse_theta(pattern.lanes, room.theta, room.inverse_theta)
+        _find_step(pattern, program, system, softness, enough, room, lanes)
+        for lane in range(width):
+            inside = min(max(0.9, 1.0 - lanes.mu[lane]), 0.9995)
+            lanes.primal[lane] = min(1.0, inside * lanes.primal[lane])
+            lanes.dual[lane] = min(1.0, inside * lanes.dual[lane])
+            lanes.shift[lane] = max(0.3 * lanes.shift[lane], smallest_shift)
+        move(pattern.lanes, sides.slack, step.slack, lanes.primal)
+        move(pattern.lanes, sides.dual, step.dual, lanes.dual)
+        move(pattern.lanes, x, room.column_change, lanes.primal)
+        room.dual_change[:] *= limits.equation[:m]
+        move(pattern.lanes, room.equation_dual, room.dual_change, lanes.dual)
+    x[:] = room.best_x
+    return lanes.best, lanes.steps

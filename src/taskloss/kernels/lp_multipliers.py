@@ -27,10 +27,10 @@ from taskloss.kernels.lp_program import (
     factorize_system,
     largest,
     relative_gap,
-    solve_system,
+    solve_system_of_one,
     violation,
-    write_stationarity,
-    write_values,
+    write_stationarity_of_one,
+    write_values_of_one,
 )
 from taskloss.kernels.sparse_ldl import ENOUGH
 
@@ -63,12 +63,12 @@ def write_penalty_matrix(pattern, program, system, active, sigma, damping):
     m = len(pattern.row_start) - 1
     for column in range(len(program.cost)):
         weight = program.quadratic[column] + damping
-        system.matrix[pattern.at_column[column]] = weight + sigma if active[m + column] else weight
+        system.matrix[pattern.at_column[column], 0] = weight + sigma if active[m + column] else weight
     for row in range(m):
         keep = active[row]
         for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-            system.matrix[pattern.at_entry[entry]] = program.entries[entry] if keep else 0.0
-        system.matrix[pattern.at_row[row]] = -1.0 / sigma if keep else -1.0
+            system.matrix[pattern.at_entry[entry], 0] = program.entries[entry] if keep else 0.0
+        system.matrix[pattern.at_row[row], 0] = -1.0 / sigma if keep else -1.0
     system.shift[:] = 0.0
 
 
@@ -150,9 +150,9 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
     before = np.inf
     active_before = np.zeros(lines, np.bool_)
     while True:
-        write_values(pattern, program.entries, x, values)
+        write_values_of_one(pattern, program.entries, x, values)
         write_multipliers(program, values, multipliers, sigma, updated, active)
-        write_stationarity(pattern, program, x, updated, gradient)
+        write_stationarity_of_one(pattern, program, x, updated, gradient)
         remaining = largest(gradient)
         if remaining <= tolerance or steps >= max_steps or remaining == np.inf:
             return steps, remaining
@@ -163,12 +163,12 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
         damping = sigma * max(1e-12, min(1e-4, remaining))
         write_penalty_matrix(pattern, program, system, active, sigma, damping)
         factorize_system(pattern, system)
-        solve_system(pattern, system, -gradient, no_rows, direction, ignored, ENOUGH, 2)
+        solve_system_of_one(pattern, system, -gradient, no_rows, direction, ignored, ENOUGH, 2)
         slope = np.dot(gradient, direction)
         if not slope < 0.0:
             direction[:] = -gradient
             slope = -np.dot(gradient, gradient)
-        write_values(pattern, program.entries, direction, change)
+        write_values_of_one(pattern, program.entries, direction, change)
         for line in range(lines):
             shifted[line] = values[line] + multipliers[line] / sigma
         curvature = np.dot(program.quadratic * direction, direction)
@@ -213,7 +213,7 @@ def multiplier_method(pattern, program, system, x, multipliers, sigma, updates, 
         if remaining == np.inf:
             break
         multipliers[:] = updated
-        write_values(pattern, program.entries, x, values)
+        write_values_of_one(pattern, program.entries, x, values)
         missed = largest_violation(program, values)
         stationary = remaining <= 10.0 * tolerance
         if missed <= tolerance and stationary and (not linear or relative_gap(program, x, multipliers) <= tolerance):

@@ -10,6 +10,9 @@ All Newton steps solve one system, with weights that depend on the method,
     [ A                      -diag(row weights) ] [ dy ] = [ right side of rows    ]
 
 in an order of lines that keeps its factor sparse (``kernels.sparse_ldl``).
+
+Several programs with the same nonzeros may be worked on side by side, one a *lane*; arrays of numbers then have a last axis of
+lanes. What needs many decisions of its own for each program works on one at a time, and its vectors have no such axis.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from taskloss.kernels._lanes import in_all, load, store
 from taskloss.kernels._numba import inlined_kernel, inner_kernel
-from taskloss.kernels.sparse_ldl import Structure, factorize, solve_refined, write_weights
+from taskloss.kernels.sparse_ldl import Refinement, Structure, factorize, make_refinement, solve_refined, write_weights
 
 
 class Pattern(NamedTuple):
@@ -27,7 +31,7 @@ class Pattern(NamedTuple):
 
     ``row_start``, ``columns``: A by rows. ``structure``: of the system in elimination order. ``at_entry``, ``at_column``,
     ``at_row``: where A's entries and the two diagonals stand in its upper triangle. ``column_place``, ``row_place``: the position
-    of each unknown in the order.
+    of each unknown in the order. ``lanes``: a tuple with one number a lane, whatever it is; its length is known to the compiler.
     """
 
     row_start: np.ndarray
@@ -38,10 +42,11 @@ class Pattern(NamedTuple):
     at_row: np.ndarray
     column_place: np.ndarray
     row_place: np.ndarray
+    lanes: tuple[int, ...] = (0,)
 
 
 class Program(NamedTuple):
-    """The numbers of one program; ``low`` and ``high`` are of lines, rows first."""
+    """The numbers of one program, or of one a lane; ``low`` and ``high`` are of lines, rows first."""
 
     entries: np.ndarray
     cost: np.ndarray
@@ -51,7 +56,10 @@ class Program(NamedTuple):
 
 
 class System(NamedTuple):
-    """Room for the matrix of a Newton step, its factor and its solution. ``shift`` is of the unknowns in elimination order."""
+    """Room for the matrix of a Newton step, its factor and its solution. ``shift`` is of the unknowns in elimination order.
+
+    All have an axis of lanes.
+    """
 
     matrix: np.ndarray
     shift: np.ndarray
@@ -60,50 +68,80 @@ class System(NamedTuple):
     pivots: np.ndarray
     right_side: np.ndarray
     solution: np.ndarray
-    residual: np.ndarray
     row: np.ndarray
+    refinement: Refinement
 
 
 @inner_kernel
 def make_system(pattern):
     """Empty room for ``pattern``."""
     size = len(pattern.structure.sign)
+    width = len(pattern.lanes)
     return System(
-        np.zeros(len(pattern.structure.row_numbers)),
-        np.zeros(size),
-        np.zeros(size),
-        np.empty(len(pattern.structure.factor_index)),
-        np.empty(size),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros(size),
+        np.zeros((len(pattern.structure.row_numbers), width)),
+        np.zeros((size, width)),
+        np.zeros((size, width)),
+        np.empty((len(pattern.structure.factor_index), width)),
+        np.empty((size, width)),
+        np.zeros((size, width)),
+        np.zeros((size, width)),
+        np.zeros((size, width)),
+        make_refinement(size, pattern.lanes),
     )
+
+
+@inlined_kernel
+def in_lane(vector):
+    """A vector of one program as an array with one lane; they share their memory."""
+    return vector.reshape((len(vector), 1))
 
 
 @inner_kernel
 def write_values(pattern, entries, x, values):
-    """``values`` of all the lines at ``x``: ``A x``, then ``x``."""
+    """``values`` of all the lines at ``x``: ``A x``, then ``x``. In lanes."""
     m = len(pattern.row_start) - 1
     for row in range(m):
-        total = 0.0
+        total = in_all(0.0, pattern.lanes)
         for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-            total += entries[entry] * x[pattern.columns[entry]]
-        values[row] = total
+            total = total + load(entries, entry, pattern.lanes) * load(x, pattern.columns[entry], pattern.lanes)
+        store(values, row, total)
     values[m:] = x
 
 
 @inner_kernel
+def write_values_of_one(pattern, entries, x, values):
+    """``write_values`` for one program."""
+    write_values(pattern, in_lane(entries), in_lane(x), in_lane(values))
+
+
+@inner_kernel
 def write_stationarity(pattern, program, x, multipliers, gradient):
-    """``gradient = cost + quadratic x + A' y + z`` with ``multipliers = (y, z)`` of the lines."""
+    """``gradient = cost + quadratic x + A' y + z`` with ``multipliers = (y, z)`` of the lines. In lanes."""
     m = len(pattern.row_start) - 1
+    lanes = pattern.lanes
     for column in range(len(gradient)):
-        gradient[column] = program.cost[column] + program.quadratic[column] * x[column] + multipliers[m + column]
+        curved = load(program.quadratic, column, lanes) * load(x, column, lanes)
+        store(gradient, column, load(program.cost, column, lanes) + curved + load(multipliers, m + column, lanes))
     for row in range(m):
-        y = multipliers[row]
-        if y != 0.0:
-            for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-                gradient[pattern.columns[entry]] += program.entries[entry] * y
+        if len(lanes) == 1 and multipliers[row, 0] == 0.0:
+            continue
+        multiplier = load(multipliers, row, lanes)
+        for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+            column = pattern.columns[entry]
+            store(gradient, column, load(gradient, column, lanes) + load(program.entries, entry, lanes) * multiplier)
+
+
+@inner_kernel
+def write_stationarity_of_one(pattern, program, x, multipliers, gradient):
+    """``write_stationarity`` for one program."""
+    in_lanes = Program(
+        in_lane(program.entries),
+        in_lane(program.cost),
+        in_lane(program.quadratic),
+        in_lane(program.low),
+        in_lane(program.high),
+    )
+    write_stationarity(pattern, in_lanes, in_lane(x), in_lane(multipliers), in_lane(gradient))
 
 
 @inlined_kernel
@@ -152,16 +190,21 @@ def _largest_limit(low, high):
 
 
 @inner_kernel
-def relative_gap(program, x, multipliers):
-    """Primal minus dual objective of a linear program, relative to the terms of either.
+def smallest_gap_unit(cost, low, high):
+    """What a gap is compared with at least: a part of the largest cost times the largest limit (1 for either if it is zero).
 
-    Where the optimal value is zero because x is, those vanish too, so a part of the largest cost times the largest limit is
-    the floor (1 for either if it is zero).
+    Where the optimal value is zero because x is, the terms of the objective vanish too.
     """
+    unit = largest(cost)
+    limit = _largest_limit(low, high)
+    return 1e-4 * (unit if unit > 0.0 else 1.0) * (limit if limit > 0.0 else 1.0)
+
+
+@inner_kernel
+def relative_gap(program, x, multipliers):
+    """Primal minus dual objective of a linear program, relative to the terms of either."""
     primal = 0.0
-    unit = largest(program.cost)
-    limit = _largest_limit(program.low, program.high)
-    scale = 1e-4 * (unit if unit > 0.0 else 1.0) * (limit if limit > 0.0 else 1.0)
+    scale = smallest_gap_unit(program.cost, program.low, program.high)
     terms = 0.0
     for column in range(len(x)):
         term = program.cost[column] * x[column]
@@ -175,21 +218,27 @@ def relative_gap(program, x, multipliers):
 @inner_kernel
 def factorize_system(pattern, system):
     """Factorize the matrix that was written into ``system``."""
-    write_weights(pattern.structure, system.matrix, system.weight)
-    return factorize(pattern.structure, system.matrix, system.factor, system.pivots, system.row)
+    structure, lanes = pattern.structure, pattern.lanes
+    write_weights(structure, lanes, system.matrix, system.weight)
+    factorize(structure, lanes, system.matrix, system.factor, system.pivots, system.row)
 
 
 @inner_kernel
 def solve_system(pattern, system, right_columns, right_rows, columns, rows, enough, rounds):
-    """Write the solution to ``columns`` and ``rows``; returns the relative error that remains after refinement."""
+    """Write the solution to ``columns`` and ``rows``, in lanes.
+
+    The relative error that remains after refinement is in ``system.refinement.error``.
+    """
     n = len(columns)
     m = len(rows)
+    lanes = pattern.lanes
     for column in range(n):
-        system.right_side[pattern.column_place[column]] = right_columns[column]
+        store(system.right_side, pattern.column_place[column], load(right_columns, column, lanes))
     for row in range(m):
-        system.right_side[pattern.row_place[row]] = right_rows[row]
-    error = solve_refined(
+        store(system.right_side, pattern.row_place[row], load(right_rows, row, lanes))
+    solve_refined(
         pattern.structure,
+        lanes,
         system.matrix,
         system.shift,
         system.weight,
@@ -197,15 +246,21 @@ def solve_system(pattern, system, right_columns, right_rows, columns, rows, enou
         system.pivots,
         system.right_side,
         system.solution,
-        system.residual,
+        system.refinement,
         enough,
         rounds,
     )
     for column in range(n):
-        columns[column] = system.solution[pattern.column_place[column]]
+        store(columns, column, load(system.solution, pattern.column_place[column], lanes))
     for row in range(m):
-        rows[row] = system.solution[pattern.row_place[row]]
-    return error
+        store(rows, row, load(system.solution, pattern.row_place[row], lanes))
+
+
+@inner_kernel
+def solve_system_of_one(pattern, system, right_columns, right_rows, columns, rows, enough, rounds):
+    """``solve_system`` for one program."""
+    vectors = in_lane(right_columns), in_lane(right_rows), in_lane(columns), in_lane(rows)
+    solve_system(pattern, system, *vectors, enough, rounds)
 
 
 @inner_kernel
@@ -217,8 +272,8 @@ def optimality_error(pattern, program, x, multipliers):
     """
     values = np.empty(len(program.low))
     gradient = np.empty(len(x))
-    write_values(pattern, program.entries, x, values)
-    write_stationarity(pattern, program, x, multipliers, gradient)
+    write_values_of_one(pattern, program.entries, x, values)
+    write_stationarity_of_one(pattern, program, x, multipliers, gradient)
     error = largest(gradient) / (1.0 + largest(program.cost))
     m = len(values) - len(x)
     row_size = 1.0 + _largest_limit(program.low[:m], program.high[:m])

@@ -1,6 +1,10 @@
 """Slacks and duals of the limits of every line: the state of the interior method, and how a step changes it.
 
-See ``kernels.lp_interior`` for the method and its equations.
+See ``kernels.lp_interior`` for the method and its equations. A *side* is a limit of a line: sides ``0 .. lines - 1`` are the
+lower limits, sides ``lines .. 2 lines - 1`` the upper ones. A side that a line does not have has slack and dual 1 and stays so.
+
+All arrays have a last axis of lanes. Loops over sides have one result each and no decisions, and go over all numbers at once
+where no number of a lane takes part: so the compiler makes vector instructions of them.
 """
 
 from __future__ import annotations
@@ -9,165 +13,246 @@ from typing import NamedTuple
 
 import numpy as np
 
+from taskloss.kernels._lanes import in_all, larger, load, size_of, smaller, store, where_positive
 from taskloss.kernels._numba import inner_kernel
 
 
-class Sides(NamedTuple):
-    """Slack and dual of both limits of every line, or a change of them. Where a line has no such limit they are unused."""
+class Limits(NamedTuple):
+    """Of sides: is there such a limit (1 or 0), the limit (0 if there is none), and its sign, 1 for a lower, -1 for an upper one.
 
-    low_slack: np.ndarray
-    high_slack: np.ndarray
-    low_dual: np.ndarray
-    high_dual: np.ndarray
+    ``equation``: of lines (1 or 0); an equation has no sides, but its right side stands at both. ``number``: of a lane's sides.
+    """
 
-
-class Kinds(NamedTuple):
-    """Which limits every line has."""
-
+    present: np.ndarray
+    limit: np.ndarray
+    sign: np.ndarray
     equation: np.ndarray
-    has_low: np.ndarray
-    has_high: np.ndarray
+    number: np.ndarray
+
+
+class Sides(NamedTuple):
+    """Slack and dual of every side, or a change of them."""
+
+    slack: np.ndarray
+    dual: np.ndarray
+
+
+class Terms(NamedTuple):
+    """What the equations of a step contain, of sides.
+
+    ``missing``: what the slack lacks to be the distance from the limit. ``inverse_slack`` and ``inverse_dual``: zero where there
+    is no such limit. ``wanted``: the change of the product of slack and dual that a step aims at. ``pull``: of that, and of what
+    is missing, on the line.
+    """
+
+    missing: np.ndarray
+    inverse_slack: np.ndarray
+    inverse_dual: np.ndarray
+    wanted: np.ndarray
+    pull: np.ndarray
 
 
 @inner_kernel
-def make_sides(lines):
-    """Slacks of one and duals of zero."""
-    return Sides(np.ones(lines), np.ones(lines), np.zeros(lines), np.zeros(lines))
+def make_limits(lines, width):
+    """Empty room."""
+    sign = np.ones((2 * lines, width))
+    sign[lines:] = -1.0
+    shape = (2 * lines, width)
+    return Limits(np.empty(shape), np.empty(shape), sign, np.empty((lines, width)), np.empty(width))
 
 
 @inner_kernel
-def kinds_of(program):
-    """Of a program."""
-    equation = program.low == program.high
-    return Kinds(equation, (program.low > -np.inf) & ~equation, (program.high < np.inf) & ~equation)
+def write_limits(program, limits):
+    """Those of the programs of all lanes."""
+    lines, width = program.low.shape
+    limits.number[:] = 0.0
+    for line in range(lines):
+        for lane in range(width):
+            low = program.low[line, lane]
+            high = program.high[line, lane]
+            equation = 1.0 if low == high else 0.0
+            limits.equation[line, lane] = equation
+            limits.limit[line, lane] = low if low > -np.inf else 0.0
+            limits.limit[lines + line, lane] = high if high < np.inf else 0.0
+            limits.present[line, lane] = 1.0 - equation if low > -np.inf else 0.0
+            limits.present[lines + line, lane] = 1.0 - equation if high < np.inf else 0.0
+            limits.number[lane] += limits.present[line, lane] + limits.present[lines + line, lane]
 
 
 @inner_kernel
-def complementarity(kinds, sides):
-    """The mean product of slack and dual."""
-    total = 0.0
-    count = 0
-    for line in range(len(sides.low_slack)):
-        if kinds.has_low[line]:
-            total += sides.low_slack[line] * sides.low_dual[line]
-            count += 1
-        if kinds.has_high[line]:
-            total += sides.high_slack[line] * sides.high_dual[line]
-            count += 1
-    return total / max(count, 1)
+def make_sides(lines, width):
+    """Slacks and duals of zero."""
+    shape = (2 * lines, width)
+    return Sides(np.zeros(shape), np.zeros(shape))
 
 
 @inner_kernel
-def primal_error(program, kinds, values, sides):
-    """By how much the values, their limits and the slacks disagree at most."""
-    worst = 0.0
+def make_terms(lines, width):
+    """Empty room."""
+    shape = (2 * lines, width)
+    return Terms(np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape))
+
+
+@inner_kernel
+def complementarity(lanes, limits, sides):
+    """The mean product of slack and dual, of each lane."""
+    total = in_all(0.0, lanes)
+    for side in range(len(sides.slack)):
+        total = total + load(limits.present, side, lanes) * load(sides.slack, side, lanes) * load(sides.dual, side, lanes)
+    return total / larger(load(limits.number, 0, lanes), in_all(1.0, lanes))
+
+
+@inner_kernel
+def write_terms(limits, sides, values, terms, theta):
+    """What depends on the point alone, and ``theta = dual / slack``, summed over the sides of a line."""
+    lines = len(values)
+    for half in range(2):
+        part = slice(half * lines, half * lines + lines)
+        _write_missing(
+            limits.present[part].reshape(-1),
+            limits.sign[part].reshape(-1),
+            limits.limit[part].reshape(-1),
+            sides.slack[part].reshape(-1),
+            values.reshape(-1),
+            terms.missing[part].reshape(-1),
+        )
+    present = limits.present.reshape(-1)
+    slack = sides.slack.reshape(-1)
+    dual = sides.dual.reshape(-1)
+    inverse_dual = terms.inverse_dual.reshape(-1)
+    inverse_slack = terms.inverse_slack.reshape(-1)
+    # One division for both.
+    for place in range(len(dual)):
+        inverse_slack[place] = present[place] / (slack[place] * dual[place])
+    for place in range(len(dual)):
+        inverse_dual[place] = inverse_slack[place] * slack[place]
+    for place in range(len(dual)):
+        inverse_slack[place] *= dual[place]
+    weight = theta.reshape(-1)
+    other = len(weight)
+    for place in range(len(weight)):
+        weight[place] = dual[place] * inverse_slack[place] + dual[other + place] * inverse_slack[other + place]
+
+
+@inner_kernel
+def _write_missing(present, sign, limit, slack, values, missing):
+    for place in range(len(values)):
+        missing[place] = present[place] * (sign[place] * (values[place] - limit[place]) - slack[place])
+
+
+@inner_kernel
+def primal_error(lanes, limits, terms, values):
+    """By how much the values, their limits and the slacks disagree at most, in each lane."""
+    worst = in_all(0.0, lanes)
+    for side in range(len(terms.missing)):
+        worst = larger(size_of(load(terms.missing, side, lanes)), worst)
     for line in range(len(values)):
-        if kinds.equation[line]:
-            worst = max(worst, abs(values[line] - program.low[line]))
-        if kinds.has_low[line]:
-            worst = max(worst, abs(values[line] - program.low[line] - sides.low_slack[line]))
-        if kinds.has_high[line]:
-            worst = max(worst, abs(program.high[line] - values[line] - sides.high_slack[line]))
+        missing = size_of(load(values, line, lanes) - load(limits.limit, line, lanes))
+        worst = larger(load(limits.equation, line, lanes) * missing, worst)
     return worst
 
 
 @inner_kernel
-def write_weights_of_lines(kinds, sides, theta):
-    """``theta = dual / slack``, summed over the two limits."""
-    for line in range(len(theta)):
-        weight = 0.0
-        if kinds.has_low[line]:
-            weight += sides.low_dual[line] / sides.low_slack[line]
-        if kinds.has_high[line]:
-            weight += sides.high_dual[line] / sides.high_slack[line]
-        theta[line] = weight
+def write_pull(lanes, sides, terms, target, before, collected):
+    """``collected``: the terms e of the lines, for a step toward complementarity ``target``.
+
+    The products of the predictor step ``before`` are taken into account.
+    """
+    aim = load(target, 0, lanes)
+    for side in range(len(terms.wanted)):
+        product = load(sides.slack, side, lanes) * load(sides.dual, side, lanes)
+        second = load(before.slack, side, lanes) * load(before.dual, side, lanes)
+        store(terms.wanted, side, aim - product - second)
+    dual = sides.dual.reshape(-1)
+    wanted = terms.wanted.reshape(-1)
+    missing = terms.missing.reshape(-1)
+    inverse_slack = terms.inverse_slack.reshape(-1)
+    pull = terms.pull.reshape(-1)
+    for place in range(len(pull)):
+        pull[place] = (wanted[place] - dual[place] * missing[place]) * inverse_slack[place]
+    total = collected.reshape(-1)
+    other = len(total)
+    for place in range(len(total)):
+        total[place] = pull[other + place] - pull[place]
 
 
 @inner_kernel
-def write_right_side(program, kinds, values, sides, gradient, theta, target, before, collected, right_columns, right_rows):
-    """Right side of a step toward complementarity ``target``, less the products of the predictor step ``before``."""
+def write_right_side(limits, lanes, values, gradient, inverse_theta, collected, right_columns, right_rows):
+    """Right side of a step's equations."""
     n = len(gradient)
     m = len(values) - n
-    for line in range(len(values)):
-        total = 0.0
-        if kinds.has_low[line]:
-            slack = sides.low_slack[line]
-            wanted = target - slack * sides.low_dual[line] - before.low_slack[line] * before.low_dual[line]
-            total -= (wanted - sides.low_dual[line] * (values[line] - program.low[line] - slack)) / slack
-        if kinds.has_high[line]:
-            slack = sides.high_slack[line]
-            wanted = target - slack * sides.high_dual[line] - before.high_slack[line] * before.high_dual[line]
-            total += (wanted - sides.high_dual[line] * (program.high[line] - values[line] - slack)) / slack
-        collected[line] = total
+    zero = in_all(0.0, lanes)
     for column in range(n):
-        right_columns[column] = 0.0 if kinds.equation[m + column] else -gradient[column] - collected[m + column]
+        right = zero - load(gradient, column, lanes) - load(collected, m + column, lanes)
+        store(right_columns, column, where_positive(load(limits.equation, m + column, lanes), zero, right))
     for row in range(m):
-        if kinds.equation[row]:
-            right_rows[row] = program.low[row] - values[row]
-        else:
-            right_rows[row] = -collected[row] / theta[row] if theta[row] > 0.0 else 0.0
+        missing = load(limits.limit, row, lanes) - load(values, row, lanes)
+        right = zero - load(collected, row, lanes) * load(inverse_theta, row, lanes)
+        store(right_rows, row, where_positive(load(limits.equation, row, lanes), missing, right))
 
 
 @inner_kernel
-def write_step(program, kinds, values, sides, change, target, before, step):
-    """Slack and dual changes that go with ``change`` of the values.
+def write_step(limits, sides, terms, change, step):
+    """The changes of slacks and duals that go with ``change`` of the values of the lines."""
+    lines = len(change)
+    for half in range(2):
+        part = slice(half * lines, half * lines + lines)
+        _write_moved(
+            limits.present[part].reshape(-1),
+            limits.sign[part].reshape(-1),
+            terms.missing[part].reshape(-1),
+            change.reshape(-1),
+            step.slack[part].reshape(-1),
+        )
+    wanted = terms.wanted.reshape(-1)
+    dual = sides.dual.reshape(-1)
+    moved = step.slack.reshape(-1)
+    inverse_slack = terms.inverse_slack.reshape(-1)
+    turned = step.dual.reshape(-1)
+    for place in range(len(turned)):
+        turned[place] = (wanted[place] - dual[place] * moved[place]) * inverse_slack[place]
 
-    Returns the longest primal and dual steps that stay inside.
+
+@inner_kernel
+def _write_moved(present, sign, missing, change, moved):
+    for place in range(len(change)):
+        moved[place] = present[place] * sign[place] * change[place] + missing[place]
+
+
+@inner_kernel
+def longest(lanes, change, inverse):
+    """The longest step, at most 1, at which no number of a lane passes zero; ``inverse``: one over the numbers."""
+    worst = in_all(1.0, lanes)
+    minus = in_all(-1.0, lanes)
+    for side in range(len(change)):
+        worst = larger(minus * load(change, side, lanes) * load(inverse, side, lanes), worst)
+    return in_all(1.0, lanes) / worst
+
+
+@inner_kernel
+def target_of(lanes, limits, sides, step, primal, dual, mu):
+    """The complementarity to aim at: far below ``mu`` if the first direction gets there (Mehrotra's rule).
+
+    With the step ``(ds, dl)`` from slack s and dual l it would reach ``sum (s + primal ds) (l + dual dl)``. The first direction
+    aims at zero, ``s dl + l ds = -s l``, so this is ``(1 - dual) sum s l + (primal - dual) sum l ds + primal dual sum ds dl``.
     """
-    primal = 1.0
-    dual = 1.0
-    for line in range(len(values)):
-        if kinds.has_low[line]:
-            slack = sides.low_slack[line]
-            moved = change[line] + (values[line] - program.low[line] - slack)
-            wanted = target - slack * sides.low_dual[line] - before.low_slack[line] * before.low_dual[line]
-            turned = (wanted - sides.low_dual[line] * moved) / slack
-            step.low_slack[line] = moved
-            step.low_dual[line] = turned
-            if moved < 0.0:
-                primal = min(primal, -slack / moved)
-            if turned < 0.0:
-                dual = min(dual, -sides.low_dual[line] / turned)
-        if kinds.has_high[line]:
-            slack = sides.high_slack[line]
-            moved = (program.high[line] - values[line] - slack) - change[line]
-            wanted = target - slack * sides.high_dual[line] - before.high_slack[line] * before.high_dual[line]
-            turned = (wanted - sides.high_dual[line] * moved) / slack
-            step.high_slack[line] = moved
-            step.high_dual[line] = turned
-            if moved < 0.0:
-                primal = min(primal, -slack / moved)
-            if turned < 0.0:
-                dual = min(dual, -sides.high_dual[line] / turned)
-    return primal, dual
+    one = in_all(1.0, lanes)
+    by_slack = in_all(0.0, lanes)
+    by_both = in_all(0.0, lanes)
+    for side in range(len(sides.slack)):
+        change = load(step.slack, side, lanes)
+        by_slack = by_slack + load(sides.dual, side, lanes) * change
+        by_both = by_both + load(step.dual, side, lanes) * change
+    number = larger(load(limits.number, 0, lanes), one)
+    reached = (one - dual) * mu + ((primal - dual) * by_slack + primal * dual * by_both) / number
+    share = reached / mu
+    share = smaller(larger(share * share * share, in_all(1e-8, lanes)), one)
+    return where_positive(mu, mu * share, in_all(0.0, lanes))
 
 
 @inner_kernel
-def target_of(kinds, sides, step, primal, dual, mu):
-    """The complementarity to aim at: far below ``mu`` if the first direction gets there (Mehrotra's rule)."""
-    reached = 0.0
-    count = 0
-    for line in range(len(sides.low_slack)):
-        if kinds.has_low[line]:
-            slack = sides.low_slack[line] + primal * step.low_slack[line]
-            reached += slack * (sides.low_dual[line] + dual * step.low_dual[line])
-            count += 1
-        if kinds.has_high[line]:
-            slack = sides.high_slack[line] + primal * step.high_slack[line]
-            reached += slack * (sides.high_dual[line] + dual * step.high_dual[line])
-            count += 1
-    if count == 0 or not mu > 0.0:
-        return 0.0
-    return mu * min(max((reached / count / mu) ** 3, 1e-8), 1.0)
-
-
-@inner_kernel
-def move(kinds, sides, step, primal, dual):
-    """Add a step of the given lengths."""
-    for line in range(len(sides.low_slack)):
-        if kinds.has_low[line]:
-            sides.low_slack[line] += primal * step.low_slack[line]
-            sides.low_dual[line] += dual * step.low_dual[line]
-        if kinds.has_high[line]:
-            sides.high_slack[line] += primal * step.high_slack[line]
-            sides.high_dual[line] += dual * step.high_dual[line]
+def move(lanes, numbers, change, length):
+    """Add a step of the given length, one a lane."""
+    factor = load(length, 0, lanes)
+    for place in range(len(numbers)):
+        store(numbers, place, load(numbers, place, lanes) + factor * load(change, place, lanes))

@@ -1,16 +1,19 @@
-"""From tensors to the arrays of the compiled solvers, one row an item of the batch."""
+"""A batch of programs as the compiled solvers take it: the pattern that all share, and numbers, one row an item."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import numpy as np
-import torch
 
 from taskloss.kernels.lp_program import Pattern
-from taskloss.lp.coordinates import Coordinates
-from taskloss.lp.problem import UNLIMITED, LinearProgram
+from taskloss.lp.problem import LinearProgram
 from taskloss.lp.structure import pattern_of
+
+LANES = (0,) * 8
+"""Programs that some kernels work on side by side: what fits a vector register of a large processor."""
+FEW = 3
+"""So many programs are faster one after the other."""
 
 
 @dataclasses.dataclass
@@ -43,49 +46,16 @@ class Arrays:
         """The arrays that every kernel takes, in its order."""
         return self.entries, self.cost, self.quadratic, self.low, self.high
 
+    def pattern_for(self, items: np.ndarray) -> Pattern:
+        """The pattern for kernels that work in lanes."""
+        return self.pattern if len(items) <= FEW else self.pattern._replace(lanes=LANES)
+
     def part(self, items: slice) -> Arrays:
         """Some of the items; they share their memory with these."""
         return Arrays(self.pattern, *(array[items] for array in self.program()))
 
 
 def arrays_of(problem: LinearProgram) -> Arrays:
-    """Read a problem: the nonzero pattern of the whole batch, and float64 numbers."""
-    items, n = problem.batch_size or 1, problem.num_variables
-    ub, eq = problem.num_inequalities, problem.num_equations
-    m = ub + eq
-    low, high = np.full((items, m + n), -np.inf), np.full((items, m + n), np.inf)
-    for limits, start, value in (
-        (high, 0, problem.b_ub),
-        (high, ub, problem.b_eq),
-        (low, ub, problem.b_eq),
-        (low, m, problem.lower),
-        (high, m, problem.upper),
-    ):
-        if value is not None:
-            limits[:, start : start + value.shape[-1]] = _numbers(value)
-    high[high >= UNLIMITED] = np.inf
-    low[low <= -UNLIMITED] = -np.inf
-    cost = np.empty((items, n))
-    cost[:] = _numbers(problem.c)
-    row_start, columns, values = _stacked(problem.matrices, (ub, eq), items)
-    return Arrays(pattern_of(row_start, columns, n), values, cost, np.zeros((items, n)), low, high)
-
-
-def _numbers(value: torch.Tensor) -> np.ndarray:
-    return value.detach().to("cpu", torch.float64).numpy()
-
-
-def _stacked(
-    matrices: tuple[Coordinates | None, Coordinates | None], counts: tuple[int, int], items: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inequalities above equations, by rows: starts, columns, values."""
-    lengths, columns, values = [np.zeros(1, np.int64)], [], []
-    for matrix, count in zip(matrices, counts, strict=True):
-        if matrix is not None:
-            lengths.append(np.bincount(matrix.rows, minlength=count))
-            columns.append(matrix.columns)
-            values.append(matrix.numbers(items))
-    row_start = np.cumsum(np.concatenate(lengths))
-    if not columns:
-        return row_start, np.empty(0, np.int64), np.empty((items, 0))
-    return row_start, np.concatenate(columns), np.concatenate(values, axis=1)
+    """A problem with the pattern of its nonzeros."""
+    row_start, columns, entries, cost, low, high = problem.numbers
+    return Arrays(pattern_of(row_start, columns, problem.num_variables), entries, cost, np.zeros_like(cost), low, high)

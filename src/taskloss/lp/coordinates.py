@@ -12,34 +12,45 @@ from taskloss.lp.sparse import SparseMatrix
 
 
 class Coordinates(NamedTuple):
-    """Rows and columns of the entries, sorted by row, and a tensor with their values, attached to the graph.
+    """Rows and columns of the entries, and a tensor with their values, attached to the graph.
 
     ``values`` is ``(entries,)`` or ``(B, entries)`` for a sparse matrix. Of a dense one it is the matrix itself, ``(rows,
-    columns)`` or ``(B, rows, columns)``: its gradient has entries where the matrix has none.
+    columns)`` or ``(B, rows, columns)``: its gradient has entries where the matrix has none. ``order`` sorts the entries by
+    row; None if they are sorted.
     """
 
     rows: np.ndarray
     columns: np.ndarray
     values: torch.Tensor
     dense: bool
+    order: np.ndarray | None = None
 
-    def numbers(self, items: int) -> np.ndarray:
-        """The values as float64, a row an item."""
+    def sorted_columns(self) -> np.ndarray:
+        """The columns of the entries, sorted by row."""
+        return self.columns if self.order is None else self.columns[self.order]
+
+    def sorted_numbers(self) -> np.ndarray:
+        """The values of the entries, sorted by row, as float64, ``(entries,)`` or ``(B, entries)``."""
         array = self.values.detach().to("cpu", torch.float64).numpy()
         if self.dense:
-            array = array[..., self.rows, self.columns]
-        return array[None] if array.ndim == 1 and items == 1 else np.array(np.broadcast_to(array, (items, array.shape[-1])))
+            return array[..., self.rows, self.columns]
+        return array if self.order is None else array.take(self.order, axis=-1)
 
     def gradient(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> torch.Tensor:
         """The gradient in ``values``, where that of item b is the matrix ``sum left[b] right[b]'`` over the pairs."""
-        return torch.from_numpy(sum(self._outer(left, right) for left, right in pairs)).to(self.values)
+        return torch.from_numpy(total_of([self._outer(left, right) for left, right in pairs])).to(self.values)
 
     def _outer(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         shared = self.values.ndim == (2 if self.dense else 1)
         if self.dense:
             return left.T @ right if shared else left[:, :, None] * right[:, None, :]
-        each = left[:, self.rows] * right[:, self.columns]
+        each = left.take(self.rows, axis=1) * right.take(self.columns, axis=1)
         return each.sum(0) if shared else each
+
+
+def total_of(parts: list[np.ndarray]) -> np.ndarray:
+    """The sum of arrays of one shape; of one, the array itself."""
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
 
 
 def coordinates(matrix: Any) -> Coordinates:
@@ -51,7 +62,7 @@ def coordinates(matrix: Any) -> Coordinates:
     ([0, 1], [1, 0], [2.0, 3.0])
     """
     if isinstance(matrix, SparseMatrix):
-        return Coordinates(matrix.rows, matrix.columns, matrix.values, False)
+        return Coordinates(matrix.rows, matrix.columns, matrix.values, False, matrix.order)
     if scipy.sparse.issparse(matrix):
         table = matrix.tocsr()
         if not table.has_canonical_format:

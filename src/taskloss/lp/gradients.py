@@ -27,6 +27,7 @@ import torch
 
 from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays
+from taskloss.lp.coordinates import total_of
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.run import Found
 from taskloss.lp.threads import in_threads
@@ -113,7 +114,7 @@ def _gradients(problem: LinearProgram, adjoints: list[Adjoint], needed: Sequence
     def of_vector(like: torch.Tensor | None, parts: list[np.ndarray]) -> torch.Tensor | None:
         if like is None or not parts:
             return None
-        total = np.sum(parts, axis=0)
+        total = total_of(parts)
         return torch.from_numpy(total if like.ndim == 2 else total.sum(0)).to(like)
 
     def of_matrix(side: int) -> torch.Tensor | None:
@@ -182,7 +183,9 @@ def _solve_active(arrays: Arrays, active: np.ndarray, right: np.ndarray) -> tupl
     held = np.empty_like(right)
     in_threads(
         len(right),
-        lambda some: lp_batch.sensitivities_many(arrays.pattern, arrays.entries, active, right, some, unseen, duals, held),
+        lambda some: lp_batch.sensitivities_many(
+            arrays.pattern_for(some), arrays.entries, active, right, some, unseen, duals, held
+        ),
         arrays.work,
     )
     return unseen, duals, held

@@ -15,7 +15,7 @@ from taskloss.lp.gradients import attached, of_active_set, of_smoothed, of_value
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.run import Settings
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import shaped_as, solution_of, solve_arrays
+from taskloss.lp.solver import solve_arrays
 from taskloss.lp.threads import in_threads
 from taskloss.lp.unrolled import newton_steps
 
@@ -62,20 +62,21 @@ def differentiable_solve(
     check_count("max_steps", max_steps)
     arrays = arrays_of(problem)
     found = solve_arrays(arrays, Settings(tolerance=tolerance, max_steps=max_steps), warm_start)
-    solution = solution_of(problem, found)
-    x, of_x = solution.x, None
+    form = problem.form
+    x, of_x = found.x, None
     if gradient == "active_set":
         of_x = of_active_set(arrays, found)
     elif gradient != "value":
         arrays = dataclasses.replace(arrays, quadratic=np.full_like(arrays.cost, ridge))
         minimizer, multipliers = _minimize_penalty(arrays, found.x, epsilon, max_steps)
-        x = shaped_as(problem, minimizer)
+        x = minimizer
         if gradient == "smoothed":
             of_x = of_smoothed(arrays, minimizer, multipliers, epsilon)
-    attached_x, objective = attached(problem, x, solution.objective, of_x, of_value(arrays, found))
+    outputs = form.tensor(x), form.tensor(found.objective)
+    attached_x, objective = attached(problem, *outputs, of_x, of_value(arrays, found))
     if gradient == "unrolled":
-        attached_x = newton_steps(problem, x, epsilon, ridge, steps)
-    return dataclasses.replace(solution, x=attached_x, objective=objective)
+        attached_x = newton_steps(problem, outputs[0], epsilon, ridge, steps)
+    return Solution(attached_x, objective, found, form)
 
 
 def _minimize_penalty(arrays: Arrays, start: np.ndarray, epsilon: float, max_steps: int) -> tuple[np.ndarray, np.ndarray]:

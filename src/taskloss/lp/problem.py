@@ -12,10 +12,9 @@ import scipy.sparse
 import torch
 
 from taskloss.lp.coordinates import Coordinates, coordinates
+from taskloss.lp.numbers import Numbers, numbers_of
+from taskloss.lp.solution import Form
 from taskloss.lp.sparse import SparseMatrix
-
-UNLIMITED = 1e20
-"""A bound beyond this counts as none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,6 +43,8 @@ class LinearProgram:
     upper: torch.Tensor | None = None
     matrices: tuple[Coordinates | None, Coordinates | None] = dataclasses.field(init=False, repr=False)
     """The entries of ``A_ub`` and ``A_eq``."""
+    numbers: Numbers = dataclasses.field(init=False, repr=False)
+    """All of it as arrays."""
 
     def __post_init__(self) -> None:
         c = _check_vector("c", self.c)
@@ -60,7 +61,9 @@ class LinearProgram:
         self._check_kind()
         matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
         object.__setattr__(self, "matrices", matrices)
-        self._check_numbers()
+        object.__setattr__(self, "numbers", numbers_of(self))
+        if not self.numbers.are_sound():
+            self._explain_numbers()
 
     @property
     def num_variables(self) -> int:
@@ -76,6 +79,12 @@ class LinearProgram:
     def num_equations(self) -> int:
         """Rows of ``A_eq``."""
         return 0 if self.b_eq is None else int(self.b_eq.shape[-1])
+
+    @property
+    def form(self) -> Form:
+        """How answers are given."""
+        rows = self.num_inequalities + self.num_equations
+        return Form(self.batch_size is not None, self.c.dtype, self.c.device, self.num_inequalities, rows)
 
     @functools.cached_property
     def batch_size(self) -> int | None:
@@ -126,10 +135,11 @@ class LinearProgram:
                     f"expected one dtype and device: {name}.to(c)"
                 )
 
-    def _check_numbers(self) -> None:
+    def _explain_numbers(self) -> None:
+        """Say which numbers are not sound."""
         values = [None if matrix is None else matrix.values for matrix in self.matrices]
         for name, value in (("c", self.c), ("A_ub", values[0]), ("A_eq", values[1]), ("b_eq", self.b_eq)):
-            if value is not None and not _all_finite(value):
+            if value is not None and not bool(value.isfinite().all()):
                 raise ValueError(f"{name} contains NaN or an infinite value; expected finite numbers")
         # A minimum or maximum of anything with a NaN is NaN, and every comparison with it is false.
         if self.num_inequalities and self.b_ub is not None and not float(self.b_ub.detach().min()) > -math.inf:
@@ -175,8 +185,3 @@ def _check_matrix(name: str, value: Any) -> None:
     if value.ndim not in (2, 3) or (value.layout == torch.sparse_coo and value.ndim == 3):
         expected = "(rows, variables), with or without a batch axis; a batch of sparse matrices must be CSR"
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {expected}")
-
-
-def _all_finite(value: torch.Tensor) -> bool:
-    """Almost always told by the sum alone, which is undefined or infinite if anything is."""
-    return math.isfinite(value.detach().sum()) or bool(value.isfinite().all())

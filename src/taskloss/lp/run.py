@@ -19,6 +19,8 @@ WARM_STEPS = 60
 UPDATES = 500
 ATTEMPTS = ((1e-11, 1e-8), (1e-13, 1e-13), (1e-9, 1e-13))
 """Regularization of the interior method, and how exactly its steps are solved: the usual, and what helps where that fails."""
+GUESS = 1e-6
+"""So near a solution it is worth guessing which lines are active."""
 TIGHT = 1e-9
 """A line of a scaled program is at its limit when it is nearer than this."""
 
@@ -74,7 +76,7 @@ class Run:
         self.warm = False
         self.error, self.steps = np.full(items, np.inf), np.zeros(items, np.int64)
         self.status = np.full(items, Status.STEP_LIMIT, np.int64)
-        self.determined = np.zeros(items, np.bool_)
+        self.determined, self.polished = np.zeros(items, np.bool_), np.zeros(items, np.bool_)
         self.trace = np.empty((items, settings.max_steps if settings.trace else 0, n))
         self.certificates: list[np.ndarray | None] = [None] * items
 
@@ -90,37 +92,39 @@ class Run:
             self._minimize_penalty()
         else:
             self._search()
-        x = self.x * (self.column_scale / self.limit_scale[:, None])
-        multipliers = self.multipliers * (self._dual_scale() / self.cost_scale[:, None])
         given, part = self.given, self.scaled
+        x, multipliers = np.empty_like(self.x), np.empty_like(self.multipliers)
         at_low, at_high = np.empty(given.low.shape, np.bool_), np.empty(given.low.shape, np.bool_)
-        error, gap = np.empty(len(x)), np.empty(len(x))
+        gap = np.empty(len(x))
         lp_batch.finish_many(
             given.pattern,
             *given.program(),
             part.entries,
-            part.cost,
             part.low,
             part.high,
             self.x,
             self.multipliers,
+            self.row_scale,
+            self.column_scale,
+            self.limit_scale,
+            self.cost_scale,
             x,
             multipliers,
             TIGHT,
             at_low,
             at_high,
-            error,
+            self.error,
             gap,
         )
-        self.status[(self.status == Status.OPTIMAL) & ~(error <= self.settings.tolerance)] = Status.STEP_LIMIT
-        objective = np.einsum("bn,bn->b", given.cost, x)
+        self.status[(self.status == Status.OPTIMAL) & ~(self.error <= self.settings.tolerance)] = Status.STEP_LIMIT
+        objective = (given.cost * x).sum(axis=1)
         return Found(
             x=x,
             multipliers=multipliers,
             at_low=at_low,
             at_high=at_high,
             objective=objective,
-            error=error,
+            error=self.error,
             gap=gap,
             steps=self.steps,
             determined=self.determined,
@@ -140,14 +144,17 @@ class Run:
         left = self.everything
         if self.warm or method == "multipliers":
             budget = max_steps if method == "multipliers" else min(WARM_STEPS, max_steps)
-            self._update_multipliers(left, 1e3 if self.warm else 1.0, fine, budget)
+            self._improve(left, 1e3 if self.warm else 1.0, fine, budget)
             left = left[self.error > tolerance]
         if method == "newton" and len(left):
             self._from_inside(left, fine, max_steps)
-        found = self.everything[self.error <= 10.0 * tolerance]
-        self._polish(found)
-        self.status[found] = Status.OPTIMAL
-        for item in self.everything[self.error > 10.0 * tolerance]:
+        solved = self.error <= 10.0 * tolerance
+        left = self.everything[solved & ~self.polished]
+        self._polish(left)
+        self._judge(left)
+        self._least_norm(self.everything[solved & ~self.determined])
+        self.status[solved] = Status.OPTIMAL
+        for item in self.everything[~solved]:
             self._disprove(int(item))
 
     def _minimize_penalty(self) -> None:
@@ -156,23 +163,27 @@ class Run:
         items = self.everything
         self.multipliers[:] = 0.0
         self._multipliers(self.scaled, self.x, self.multipliers, items, 1.0 / epsilon, 1, 1e-3 * tolerance, max_steps)
-        self._polish(items, least_norm=False)
+        self._polish(items)
         self._judge(items)
         self.status[self.error <= tolerance] = Status.OPTIMAL
 
     def _from_inside(self, items: np.ndarray, tolerance: float, max_steps: int) -> None:
-        """The interior method and the multiplier method after it; again with other settings where that was not enough."""
-        for shift, enough in ATTEMPTS:
-            before = self._state()
+        """The interior method, then a guess of the active lines, or else the multiplier method.
+
+        Again with other settings where that was not enough.
+        """
+        for attempt, (shift, enough) in enumerate(ATTEMPTS):
+            before = self._state() if attempt else None
             self._step_inside(items, shift, enough, tolerance, max_steps)
-            self._restore(items, before, 0.0)
+            if before is not None:
+                self._restore(items[self.error[items] > before[2][items]], before)
             items = items[(self.error[items] > 100.0 * tolerance) & (self.error[items] <= 1e-3)]
             if not len(items):
                 return
 
     def _step_inside(self, items: np.ndarray, shift: float, enough: float, tolerance: float, max_steps: int) -> None:
         lp_batch.interior_many(
-            self.scaled.pattern,
+            self.scaled.pattern_for(items),
             *self.scaled.program(),
             self.x,
             self.multipliers,
@@ -186,23 +197,46 @@ class Run:
             self.error,
             self.steps,
         )
-        near = items[self.error[items] <= 1e-3]
+        self._guess(items[self.error[items] <= GUESS], tolerance)
+        near = items[(self.error[items] <= 1e-3) & ~self.polished[items]]
+        self._improve(near, 1e3, tolerance, min(FINISHING_STEPS, max_steps))
+
+    def _guess(self, items: np.ndarray, tolerance: float) -> None:
+        """Take the lines that seem active for active; what is not optimal then stays as it was."""
+        if not len(items):
+            return
         before = self._state()
-        self._update_multipliers(near, 1e3, tolerance, min(FINISHING_STEPS, max_steps))
-        self._restore(near, before, tolerance)
+        self._polish(items, guess=True)
+        self._judge(items)
+        self.polished[items] = self.error[items] <= tolerance
+        self._restore(items[~self.polished[items]], before)
 
     def _state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.x.copy(), self.multipliers.copy(), self.error.copy()
 
-    def _restore(self, items: np.ndarray, before: tuple[np.ndarray, np.ndarray, np.ndarray], enough: float) -> None:
-        """Go back where a stage made an item worse and the error is now above ``enough``."""
+    def _restore(self, items: np.ndarray, before: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """Go back to where the items were."""
         x, multipliers, error = before
-        worse = items[self.error[items] > np.maximum(error[items], enough)]
-        self.x[worse], self.multipliers[worse], self.error[worse] = x[worse], multipliers[worse], error[worse]
+        self.x[items], self.multipliers[items], self.error[items] = x[items], multipliers[items], error[items]
 
-    def _update_multipliers(self, items: np.ndarray, sigma: float, tolerance: float, max_steps: int) -> None:
-        self._multipliers(self.scaled, self.x, self.multipliers, items, sigma, UPDATES, tolerance, max_steps)
-        self._judge(items)
+    def _improve(self, items: np.ndarray, sigma: float, tolerance: float, max_steps: int) -> None:
+        """The multiplier method, where it helps."""
+        if not len(items):
+            return
+        lp_batch.improve_many(
+            self.scaled.pattern,
+            *self.scaled.program(),
+            self.x,
+            self.multipliers,
+            items,
+            sigma,
+            UPDATES,
+            tolerance,
+            max_steps,
+            self.trace,
+            self.steps,
+            self.error,
+        )
 
     def _multipliers(
         self,
@@ -231,20 +265,22 @@ class Run:
 
     def _judge(self, items: np.ndarray) -> None:
         part = self.scaled
-        lp_batch.errors_many(part.pattern, *part.program(), self.x, self.multipliers, items, self.error)
+        if len(items):
+            lp_batch.errors_many(part.pattern, *part.program(), self.x, self.multipliers, items, self.error)
 
-    def _polish(self, items: np.ndarray, least_norm: bool = True) -> None:
+    def _polish(self, items: np.ndarray, guess: bool = False) -> None:
         part = self.scaled
-        lp_batch.polish_many(part.pattern, *part.program(), self.x, self.multipliers, items, self.determined)
-        several = items[~self.determined[items]]
-        if least_norm and len(several):
-            self._least_norm(several)
+        if len(items):
+            pattern = part.pattern_for(items)
+            lp_batch.polish_many(pattern, *part.program(), self.x, self.multipliers, items, guess, self.determined)
 
     def _least_norm(self, items: np.ndarray) -> None:
         """Move to the solution of least norm on the face where every line with a multiplier stays on its limit.
 
         Any solution is complementary to any dual solution, so that face holds all the solutions.
         """
+        if not len(items):
+            return
         part, duals = self.scaled, self.multipliers
         low, high = np.where(duals > 0.0, part.high, part.low), np.where(duals < 0.0, part.low, part.high)
         weights = self.column_scale**2

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from taskloss.lp.run import Found
 
 
 class Status(enum.IntEnum):
@@ -52,31 +58,99 @@ class ActiveSet:
     upper: torch.Tensor
 
 
+class Form(NamedTuple):
+    """How a problem wants its answers: one or a batch, precision, device; inequality rows, all rows."""
+
+    batched: bool
+    dtype: torch.dtype
+    device: torch.device
+    inequalities: int
+    rows: int
+
+    def tensor(self, array: np.ndarray) -> torch.Tensor:
+        """An array with a row or a number an item as a tensor with memory of its own."""
+        return self.converted(np.array(array if self.batched else array[0]))
+
+    def converted(self, array: np.ndarray) -> torch.Tensor:
+        """An array as a tensor."""
+        result = torch.from_numpy(array)
+        return result.to(self.device, self.dtype if result.is_floating_point() else result.dtype)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Solution:
     """The answer for one program, or for a batch of them (every tensor then has a leading batch axis).
 
-    ``x (n,)``. Duals ``dual_ub (m,) >= 0``, ``dual_eq (e,)``, ``dual_lower``, ``dual_upper`` ``(n,) >= 0`` satisfy
-    ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``. ``objective`` is ``c'x``; ``gap`` its distance from the
-    dual objective, relative; ``error`` the worst of infeasibility, stationarity and gap. ``iterations`` counts Newton steps;
-    ``unique`` tells whether the constraints with a dual determine x. ``certificates`` holds a tensor or None a program: row
-    multipliers (inequalities, then equations) or a direction, see ``Status``. ``traces``: the iterates, if asked for.
+    ``x (n,)``; ``objective`` is ``c'x``. What else there is to know is worked out when it is asked for.
     """
 
     x: torch.Tensor
-    dual_ub: torch.Tensor
-    dual_eq: torch.Tensor
-    dual_lower: torch.Tensor
-    dual_upper: torch.Tensor
-    active: ActiveSet
     objective: torch.Tensor
-    gap: torch.Tensor
-    error: torch.Tensor
-    iterations: torch.Tensor
-    unique: torch.Tensor
-    statuses: tuple[Status, ...]
-    certificates: tuple[torch.Tensor | None, ...]
-    traces: tuple[torch.Tensor, ...] = ()
+    found: Found = dataclasses.field(repr=False)
+    """The arrays of the solver."""
+    form: Form = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def dual_ub(self) -> torch.Tensor:
+        """``(m,) >= 0``. The duals satisfy ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``."""
+        return self.form.tensor(np.maximum(self.found.multipliers[:, : self.form.inequalities], 0.0))
+
+    @functools.cached_property
+    def dual_eq(self) -> torch.Tensor:
+        """``(e,)``."""
+        return self.form.tensor(self.found.multipliers[:, self.form.inequalities : self.form.rows])
+
+    @functools.cached_property
+    def dual_lower(self) -> torch.Tensor:
+        """``(n,) >= 0``."""
+        return self.form.tensor(np.maximum(-self.found.multipliers[:, self.form.rows :], 0.0))
+
+    @functools.cached_property
+    def dual_upper(self) -> torch.Tensor:
+        """``(n,) >= 0``."""
+        return self.form.tensor(np.maximum(self.found.multipliers[:, self.form.rows :], 0.0))
+
+    @functools.cached_property
+    def active(self) -> ActiveSet:
+        """Which constraints hold with equality."""
+        at_low, at_high = self.found.at_low, self.found.at_high
+        rows, bounds = slice(self.form.inequalities), slice(self.form.rows, None)
+        return ActiveSet(*(self.form.tensor(part) for part in (at_high[:, rows], at_low[:, bounds], at_high[:, bounds])))
+
+    @functools.cached_property
+    def gap(self) -> torch.Tensor:
+        """The distance of ``objective`` from the dual objective, relative."""
+        return self.form.tensor(self.found.gap)
+
+    @functools.cached_property
+    def error(self) -> torch.Tensor:
+        """The worst of infeasibility, stationarity and gap."""
+        return self.form.tensor(self.found.error)
+
+    @functools.cached_property
+    def iterations(self) -> torch.Tensor:
+        """Newton steps."""
+        return self.form.tensor(self.found.steps)
+
+    @functools.cached_property
+    def unique(self) -> torch.Tensor:
+        """Do the constraints with a dual determine x?"""
+        return self.form.tensor(self.found.determined)
+
+    @functools.cached_property
+    def statuses(self) -> tuple[Status, ...]:
+        """How the solve of each program ended."""
+        return tuple(Status(status) for status in self.found.statuses.tolist())
+
+    @functools.cached_property
+    def certificates(self) -> tuple[torch.Tensor | None, ...]:
+        """Of each program row multipliers (inequalities, then equations) or a direction, see ``Status``, or None."""
+        return tuple(None if proof is None else self.form.converted(proof) for proof in self.found.certificates)
+
+    @functools.cached_property
+    def traces(self) -> tuple[torch.Tensor, ...]:
+        """The iterates of each program, if they were asked for."""
+        return tuple(self.form.converted(steps) for steps in self.found.traces)
 
     @property
     def status(self) -> Status:

@@ -24,7 +24,7 @@ from taskloss._checks import check_choice, check_count, check_positive
 from taskloss.lp.arrays import Arrays, arrays_of
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.run import Found, Run, Settings
-from taskloss.lp.solution import ActiveSet, Solution, Status
+from taskloss.lp.solution import Solution
 from taskloss.lp.threads import in_threads
 
 METHODS = ("newton", "multipliers", "penalty")
@@ -97,35 +97,8 @@ def _start_of(solution: Solution, given: Arrays) -> tuple[np.ndarray, np.ndarray
 
 def solution_of(problem: LinearProgram, found: Found) -> Solution:
     """The answer in the types of the problem."""
-    ub = problem.num_inequalities
-    m = ub + problem.num_equations
-    bounds = found.multipliers[:, m:]
-
-    def tensor(array: np.ndarray) -> torch.Tensor:
-        return shaped_as(problem, array)
-
-    return Solution(
-        x=tensor(found.x),
-        dual_ub=tensor(np.maximum(found.multipliers[:, :ub], 0.0)),
-        dual_eq=tensor(found.multipliers[:, ub:m]),
-        dual_lower=tensor(np.maximum(-bounds, 0.0)),
-        dual_upper=tensor(np.maximum(bounds, 0.0)),
-        active=ActiveSet(tensor(found.at_high[:, :ub]), tensor(found.at_low[:, m:]), tensor(found.at_high[:, m:])),
-        objective=tensor(found.objective),
-        gap=tensor(found.gap),
-        error=tensor(found.error),
-        iterations=tensor(found.steps),
-        unique=tensor(found.determined),
-        statuses=tuple(Status(status) for status in found.statuses.tolist()),
-        certificates=tuple(None if proof is None else torch.from_numpy(proof).to(problem.c) for proof in found.certificates),
-        traces=tuple(torch.from_numpy(steps).to(problem.c) for steps in found.traces),
-    )
-
-
-def shaped_as(problem: LinearProgram, array: np.ndarray) -> torch.Tensor:
-    """A tensor on the device of the problem, in its precision, with a batch axis if the problem has one."""
-    result = torch.from_numpy(np.array(array if problem.batch_size is not None else array[0]))
-    return result.to(problem.c.device, problem.c.dtype if result.is_floating_point() else result.dtype)
+    form = problem.form
+    return Solution(form.tensor(found.x), form.tensor(found.objective), found, form)
 
 
 def _rows_of(tensor: torch.Tensor) -> np.ndarray:

@@ -38,7 +38,7 @@ class SparseMatrix:
     values: torch.Tensor
     size: tuple[int, int]
     order: np.ndarray | None = dataclasses.field(init=False, repr=False, default=None)
-    """How the given entries were sorted by row; None if they were sorted."""
+    """What sorts the entries by row; None if they are sorted."""
 
     def __post_init__(self) -> None:
         rows, columns = (self._checked_places(name, length) for name, length in zip(("rows", "columns"), self.size, strict=True))
@@ -46,10 +46,7 @@ class SparseMatrix:
         if len(columns) != len(rows):
             raise ValueError(f"rows has {len(rows)} entries and columns has {len(columns)}; expected one of each an entry")
         if (np.diff(rows) < 0).any():
-            order = np.argsort(rows, kind="stable")
-            rows, columns = rows[order], columns[order]
-            object.__setattr__(self, "order", order)
-            object.__setattr__(self, "values", self._sorted(self.values))
+            object.__setattr__(self, "order", np.argsort(rows, kind="stable"))
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "columns", columns)
 
@@ -69,16 +66,13 @@ class SparseMatrix:
         if values.ndim not in (1, 2) or values.shape[-1] != entries:
             raise ValueError(f"values has shape {tuple(values.shape)}; expected ({entries},) or (batch, {entries})")
 
-    def _sorted(self, values: torch.Tensor) -> torch.Tensor:
-        return values if self.order is None else values[..., torch.from_numpy(self.order).to(values.device)]
-
     def with_values(self, values: torch.Tensor) -> SparseMatrix:
-        """The matrix with other values at the same places, in the order in which they were given at first."""
+        """The matrix with other values at the same places, in the same order."""
         self._check_values(values, len(self.rows))
         other = object.__new__(SparseMatrix)
         for name in ("rows", "columns", "size", "order"):
             object.__setattr__(other, name, getattr(self, name))
-        object.__setattr__(other, "values", self._sorted(values))
+        object.__setattr__(other, "values", values)
         return other
 
     @property

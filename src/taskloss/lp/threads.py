@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import os
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,6 +14,8 @@ import torch
 CORES = os.cpu_count() or 1
 WORTH = 20_000
 """Numbers to work on that are worth waking another thread."""
+SMALLEST = 16
+"""Items of a part, if there are enough."""
 
 Result = TypeVar("Result")
 
@@ -20,16 +23,28 @@ _pool: concurrent.futures.ThreadPoolExecutor | None = None
 
 
 def in_threads(count: int, stage: Callable[[np.ndarray], Result], work: int) -> list[Result]:
-    """Run a stage over parts of the items ``0 .. count - 1`` at once, one of them here; returns the results in order.
+    """Run a stage over parts of the items ``0 .. count - 1``, several at once; returns the results in order.
 
-    ``work``: of an item, in numbers.
+    ``work``: of an item, in numbers. Each thread, this one too, takes a part when it has done one: threads of torch may keep
+    a core busy for milliseconds after their work, and a thread that has to wait for it would hold up an even division.
     """
     workers = min(count, torch.get_num_threads(), CORES, 1 + count * work // WORTH)
     if workers <= 1:
         return [stage(np.arange(count))]
-    parts = np.array_split(np.arange(count), workers)
-    waiting = [_threads().submit(stage, part) for part in parts[1:]]
-    return [stage(parts[0]), *(result.result() for result in waiting)]
+    parts = np.array_split(np.arange(count), workers if count < 2 * workers * SMALLEST else 2 * workers)
+    results: dict[int, Result] = {}
+    numbers = itertools.count()
+
+    def take_parts() -> None:
+        while (number := next(numbers)) < len(parts):
+            results[number] = stage(parts[number])
+
+    waiting = [_threads().submit(take_parts) for _ in range(workers - 1)]
+    take_parts()
+    for helper in waiting:
+        if not helper.cancel():
+            helper.result()
+    return [results[number] for number in range(len(parts))]
 
 
 def _threads() -> concurrent.futures.ThreadPoolExecutor:

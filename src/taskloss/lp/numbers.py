@@ -1,0 +1,74 @@
+"""From tensors to arrays of float64, one row an item of the batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from taskloss.kernels.lp_batch import limits_are_sound
+from taskloss.lp.coordinates import Coordinates
+
+if TYPE_CHECKING:
+    from taskloss.lp.problem import LinearProgram
+
+
+class Numbers(NamedTuple):
+    """The matrix by rows, inequalities above equations: ``columns[row_start[i]:row_start[i + 1]]`` are the columns of row i.
+
+    ``entries``, ``cost``, ``low`` and ``high``: a row an item. The limits are of lines: inequalities, equations, variables.
+    """
+
+    row_start: np.ndarray
+    columns: np.ndarray
+    entries: np.ndarray
+    cost: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def are_sound(self) -> bool:
+        """Are they finite, where they must be, and no lower limit above the upper one? Limits beyond 1e20 become infinite."""
+        sound = np.isfinite(self.entries.sum()) and np.isfinite(self.cost.sum())
+        return bool(limits_are_sound(self.low, self.high)) and bool(sound)
+
+
+def numbers_of(problem: LinearProgram) -> Numbers:
+    """Read a problem."""
+    items, n = problem.batch_size or 1, problem.num_variables
+    ub, eq = problem.num_inequalities, problem.num_equations
+    m = ub + eq
+    low, high = np.full((items, m + n), -np.inf), np.full((items, m + n), np.inf)
+    for limits, start, value in (
+        (high, 0, problem.b_ub),
+        (high, ub, problem.b_eq),
+        (low, ub, problem.b_eq),
+        (low, m, problem.lower),
+        (high, m, problem.upper),
+    ):
+        if value is not None:
+            limits[:, start : start + value.shape[-1]] = _array(value)
+    cost = np.empty((items, n))
+    cost[:] = _array(problem.c)
+    return Numbers(*_stacked(problem.matrices, (ub, eq), items), cost, low, high)
+
+
+def _array(value: torch.Tensor) -> np.ndarray:
+    return value.detach().to("cpu", torch.float64).numpy()
+
+
+def _stacked(
+    matrices: tuple[Coordinates | None, Coordinates | None], counts: tuple[int, int], items: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inequalities above equations, by rows: starts, columns, values."""
+    present = [(matrix, count) for matrix, count in zip(matrices, counts, strict=True) if matrix is not None]
+    lengths = [np.bincount(matrix.rows, minlength=count) for matrix, count in present]
+    columns = [matrix.sorted_columns() for matrix, _ in present]
+    values = np.empty((items, sum(len(part) for part in columns)))
+    start = 0
+    for matrix, _ in present:
+        end = start + len(matrix.columns)
+        values[:, start:end] = matrix.sorted_numbers()
+        start = end
+    nothing = np.zeros(1, np.int64)
+    return np.cumsum(np.concatenate([nothing, *lengths])), np.concatenate([nothing[:0], *columns]), values
