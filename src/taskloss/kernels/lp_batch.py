@@ -41,9 +41,13 @@ def _program(entries, cost, quadratic, low, high, item):
 
 
 @kernel
-def limits_are_sound(low, high):
-    """Is no limit undefined, none infinite on the wrong side, and none below the other? Those beyond 1e20 become infinite."""
-    sound = True
+def are_sound(entries, cost, low, high):
+    """Are entries and cost finite, and is no limit undefined, infinite on the wrong side, or on the wrong side of the other?
+
+    Limits beyond 1e20 become infinite.
+    """
+    # Undefined or infinite if anything is.
+    sound = np.isfinite(entries.sum() + cost.sum())
     for item in range(len(low)):
         for line in range(low.shape[1]):
             lower = low[item, line]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
-from taskloss.kernels.lp_batch import limits_are_sound
-from taskloss.lp.coordinates import Coordinates
+from taskloss.kernels.lp_batch import are_sound
+from taskloss.lp.coordinates import Coordinates, array_of
 
 if TYPE_CHECKING:
     from taskloss.lp.problem import LinearProgram
@@ -29,8 +28,7 @@ class Numbers(NamedTuple):
 
     def are_sound(self) -> bool:
         """Are they finite, where they must be, and no lower limit above the upper one? Limits beyond 1e20 become infinite."""
-        sound = np.isfinite(self.entries.sum()) and np.isfinite(self.cost.sum())
-        return bool(limits_are_sound(self.low, self.high)) and bool(sound)
+        return bool(are_sound(self.entries, self.cost, self.low, self.high))
 
 
 def numbers_of(problem: LinearProgram) -> Numbers:
@@ -47,27 +45,21 @@ def numbers_of(problem: LinearProgram) -> Numbers:
         (high, m, problem.upper),
     ):
         if value is not None:
-            limits[:, start : start + value.shape[-1]] = _array(value)
+            limits[:, start : start + value.shape[-1]] = array_of(value)
     cost = np.empty((items, n))
-    cost[:] = _array(problem.c)
-    return Numbers(*_stacked(problem.matrices, (ub, eq), items), cost, low, high)
+    cost[:] = array_of(problem.c)
+    return Numbers(*_stacked(problem.matrices, items), cost, low, high)
 
 
-def _array(value: torch.Tensor) -> np.ndarray:
-    return value.detach().to("cpu", torch.float64).numpy()
-
-
-def _stacked(
-    matrices: tuple[Coordinates | None, Coordinates | None], counts: tuple[int, int], items: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _stacked(matrices: tuple[Coordinates | None, Coordinates | None], items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Inequalities above equations, by rows: starts, columns, values."""
-    present = [(matrix, count) for matrix, count in zip(matrices, counts, strict=True) if matrix is not None]
-    lengths = [np.bincount(matrix.rows, minlength=count) for matrix, count in present]
-    columns = [matrix.sorted_columns() for matrix, _ in present]
+    present = [matrix for matrix in matrices if matrix is not None]
+    lengths = [matrix.places.row_lengths for matrix in present]
+    columns = [matrix.places.sorted_columns for matrix in present]
     values = np.empty((items, sum(len(part) for part in columns)))
     start = 0
-    for matrix, _ in present:
-        end = start + len(matrix.columns)
+    for matrix, part in zip(present, columns, strict=True):
+        end = start + len(part)
         values[:, start:end] = matrix.sorted_numbers()
         start = end
     nothing = np.zeros(1, np.int64)

@@ -149,10 +149,12 @@ class Run:
         if method == "newton" and len(left):
             self._from_inside(left, fine, max_steps)
         solved = self.error <= 10.0 * tolerance
-        left = self.everything[solved & ~self.polished]
-        self._polish(left)
-        self._judge(left)
-        self._least_norm(self.everything[solved & ~self.determined])
+        if not self.polished.all():
+            left = self.everything[solved & ~self.polished]
+            self._polish(left)
+            self._judge(left)
+        if not self.determined.all():
+            self._least_norm(self.everything[solved & ~self.determined])
         self.status[solved] = Status.OPTIMAL
         for item in self.everything[~solved]:
             self._disprove(int(item))
@@ -198,8 +200,8 @@ class Run:
             self.steps,
         )
         self._guess(items[self.error[items] <= GUESS], tolerance)
-        near = items[(self.error[items] <= 1e-3) & ~self.polished[items]]
-        self._improve(near, 1e3, tolerance, min(FINISHING_STEPS, max_steps))
+        left = items[~self.polished[items]]
+        self._improve(left[self.error[left] <= 1e-3], 1e3, tolerance, min(FINISHING_STEPS, max_steps))
 
     def _guess(self, items: np.ndarray, tolerance: float) -> None:
         """Take the lines that seem active for active; what is not optimal then stays as it was."""
@@ -208,8 +210,10 @@ class Run:
         before = self._state()
         self._polish(items, guess=True)
         self._judge(items)
-        self.polished[items] = self.error[items] <= tolerance
-        self._restore(items[~self.polished[items]], before)
+        optimal = self.error[items] <= tolerance
+        self.polished[items] = optimal
+        if not optimal.all():
+            self._restore(items[~optimal], before)
 
     def _state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.x.copy(), self.multipliers.copy(), self.error.copy()

@@ -7,10 +7,31 @@ as a dense matrix.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 import torch
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Places:
+    """Where the entries of a matrix are. ``order`` sorts them by row; None if they are sorted."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    num_rows: int
+    order: np.ndarray | None = None
+
+    @functools.cached_property
+    def row_lengths(self) -> np.ndarray:
+        """How many entries each row has."""
+        return np.bincount(self.rows, minlength=self.num_rows)
+
+    @functools.cached_property
+    def sorted_columns(self) -> np.ndarray:
+        """The columns of the entries, sorted by row."""
+        return self.columns if self.order is None else self.columns[self.order]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,18 +58,17 @@ class SparseMatrix:
     columns: Any
     values: torch.Tensor
     size: tuple[int, int]
-    order: np.ndarray | None = dataclasses.field(init=False, repr=False, default=None)
-    """What sorts the entries by row; None if they are sorted."""
+    places: Places = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         rows, columns = (self._checked_places(name, length) for name, length in zip(("rows", "columns"), self.size, strict=True))
         self._check_values(self.values, len(rows))
         if len(columns) != len(rows):
             raise ValueError(f"rows has {len(rows)} entries and columns has {len(columns)}; expected one of each an entry")
-        if (np.diff(rows) < 0).any():
-            object.__setattr__(self, "order", np.argsort(rows, kind="stable"))
+        order = np.argsort(rows, kind="stable") if (np.diff(rows) < 0).any() else None
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "places", Places(rows, columns, self.size[0], order))
 
     def _checked_places(self, name: str, length: int) -> np.ndarray:
         given: Any = getattr(self, name)
@@ -70,7 +90,7 @@ class SparseMatrix:
         """The matrix with other values at the same places, in the same order."""
         self._check_values(values, len(self.rows))
         other = object.__new__(SparseMatrix)
-        for name in ("rows", "columns", "size", "order"):
+        for name in ("rows", "columns", "size", "places"):
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "values", values)
         return other

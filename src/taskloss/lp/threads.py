@@ -14,8 +14,6 @@ import torch
 CORES = os.cpu_count() or 1
 WORTH = 20_000
 """Numbers to work on that are worth waking another thread."""
-SMALLEST = 16
-"""Items of a part, if there are enough."""
 
 Result = TypeVar("Result")
 
@@ -25,13 +23,13 @@ _pool: concurrent.futures.ThreadPoolExecutor | None = None
 def in_threads(count: int, stage: Callable[[np.ndarray], Result], work: int) -> list[Result]:
     """Run a stage over parts of the items ``0 .. count - 1``, several at once; returns the results in order.
 
-    ``work``: of an item, in numbers. Each thread, this one too, takes a part when it has done one: threads of torch may keep
-    a core busy for milliseconds after their work, and a thread that has to wait for it would hold up an even division.
+    ``work``: of an item, in numbers. A part that no other thread has begun when this one is ready is done here: torch's threads
+    may keep a core busy for milliseconds after their work.
     """
     workers = min(count, torch.get_num_threads(), CORES, 1 + count * work // WORTH)
     if workers <= 1:
         return [stage(np.arange(count))]
-    parts = np.array_split(np.arange(count), workers if count < 2 * workers * SMALLEST else 2 * workers)
+    parts = np.array_split(np.arange(count), workers)
     results: dict[int, Result] = {}
     numbers = itertools.count()
 

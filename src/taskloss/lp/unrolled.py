@@ -39,7 +39,7 @@ def dense_lines(problem: LinearProgram) -> tuple[torch.Tensor, torch.Tensor, tor
 def _dense(matrix: Coordinates, rows: int, columns: int, like: torch.Tensor) -> torch.Tensor:
     if matrix.dense:
         return matrix.values
-    return dense_matrix(matrix.rows, matrix.columns, matrix.values.to(like), (rows, columns))
+    return dense_matrix(matrix.places.rows, matrix.places.columns, matrix.values.to(like), (rows, columns))
 
 
 def newton_steps(problem: LinearProgram, x: torch.Tensor, epsilon: float, ridge: float, steps: int) -> torch.Tensor:
