@@ -1,9 +1,9 @@
 """Solving one program or a batch, parts of it in threads. The methods:
 
-``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in ten to
-fifty Newton steps, then Newton's method with multiplier updates, which ends finitely, makes the pair exact; from a warm start
-the latter begins at once. A last factorization puts the active rows on their limits, and where the solution is not unique the
-least-norm one is taken. If no optimal pair is found, a proof of infeasibility or unboundedness is looked for.
+``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in five to
+fifty Newton steps. There the lines that seem active are put on their limits by one factorization; if that is not optimal,
+Newton's method with multiplier updates, which ends finitely, makes the pair exact. From a warm start the latter begins at once.
+Where the solution is not unique the least-norm one is taken. If no optimal pair is found, a proof of infeasibility or unboundedness is looked for.
 
 ``"multipliers"``. Newton on the exterior penalty with multiplier updates alone, from zero: the method of the paper made exact. It
 solves most programs, but stalls on badly scaled and degenerate ones, which is why it is not the default.
