@@ -120,6 +120,24 @@ def test_a_sparse_matrix_is_sorted_and_adds_up():
     assert solution.x.tolist() == pytest.approx([2.0, 1.0])
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse", "inference"])
+def test_data_that_is_changed_in_place_is_read_again(kind):
+    """As an optimizer changes the parameters of a program that is built once."""
+    with torch.inference_mode(kind == "inference"):
+        c, b = torch.tensor([1.0, 2.0], dtype=torch.float64), torch.tensor([-1.0], dtype=torch.float64)
+        rows = SparseMatrix([0, 0], [0, 1], -torch.ones(2, dtype=torch.float64), (1, 2))
+        problem = LinearProgram(c, rows if kind == "sparse" else rows.to_dense(), b, lower=0.0)
+        c[0] = 5.0
+        assert solve(problem).x.tolist() == [0.0, 1.0]
+        c[0] = 1.0
+        assert solve(problem).x.tolist() == [1.0, 0.0]
+        b[0] = -3.0
+        assert solve(problem).x.tolist() == [3.0, 0.0]
+        b[0] = float("nan")
+        with pytest.raises(ValueError, match="b_ub contains NaN"):
+            solve(problem)
+
+
 def test_batched_csr_with_different_places_is_refused():
     rows = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]], dtype=torch.float64).to_sparse_csr()
     with pytest.raises(ValueError, match="store different entries"):

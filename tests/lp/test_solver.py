@@ -197,6 +197,14 @@ def test_warm_start_saves_steps():
         torch.testing.assert_close(warm.objective, solve(moved).objective)
 
 
+def test_an_unsolved_program_says_how_far_it_is():
+    data = next(instances("plain", 1))
+    solution = solve(problem_of(data), max_steps=1)
+    assert solution.status is Status.STEP_LIMIT
+    assert 1e-8 < float(solution.error) < np.inf
+    assert not bool(solution.unique)
+
+
 def test_trace_ends_at_the_solution():
     data = next(instances("plain", 1))
     solution = solve(problem_of(data), trace=True)

@@ -75,6 +75,8 @@ def load(_, array, row, lanes):
 def store(_, array, row, value):
     """Write a row of an array ``(rows, lanes)``, or the only row of an array ``(lanes,)``."""
     _check(array)
+    if value != types.float64 and not isinstance(value, LaneVector):
+        raise TypeError(f"expected numbers of float64, got {value}")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = context.cast(builder, arguments[1], row, types.intp)

@@ -52,14 +52,6 @@ def inner_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def reduction_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An inner kernel whose sums and maxima may be taken in any order, so that they run several numbers at a time.
-
-    The numbers must not be NaN: test for that elsewhere.
-    """
-    return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"nnan", "nsz", "reassoc"})
-
-
 @functools.cache
 def _source_stamp() -> str:
     """Changes with any file of this folder."""

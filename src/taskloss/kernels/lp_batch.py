@@ -41,10 +41,10 @@ def _program(entries, cost, quadratic, low, high, item):
 
 
 @kernel
-def are_sound(entries, cost, low, high):
-    """Are entries and cost finite, and is no limit undefined, infinite on the wrong side, or on the wrong side of the other?
+def make_sound(entries, cost, low, high):
+    """Limits beyond 1e20 become infinite.
 
-    Limits beyond 1e20 become infinite.
+    Are entries and cost finite, and is no limit undefined, infinite on the wrong side, or on the wrong side of the other?
     """
     # Undefined or infinite if anything is.
     sound = np.isfinite(entries.sum() + cost.sum())
@@ -150,7 +150,6 @@ def interior_many(
     for begin in range(0, len(items), width):
         group = _group(items, begin, pattern.lanes)
         _load_program(entries, cost, quadratic, low, high, group, program)
-        lane_x[:] = 0.0
         _load(multipliers, group, lane_multipliers)
         errors, used = interior_method(
             pattern,

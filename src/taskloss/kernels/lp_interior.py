@@ -10,7 +10,7 @@ Each line with a lower limit has a slack ``p > 0`` that tends to ``value - low``
 
 where ``e`` collects the complementarity terms. A diagonal shift keeps the factorization stable, refinement removes its effect,
 and a step whose system cannot be solved is tried again with a larger shift. The point with the least error is returned: it
-need not be a vertex, which is why the multiplier method follows.
+need not be a vertex, which is why others follow (``lp.run``).
 
 Several programs are followed side by side, one a lane. Each has its own step lengths, shift and end; one that has ended waits
 for the others, and its numbers are not used any more.
@@ -359,6 +359,9 @@ def _judge(pattern, program, x, room, softness, numbers):
     lanes = pattern.lanes
     limits = room.limits
     store(numbers.mu, 0, complementarity(lanes, limits, room.sides))
+    total = in_all(0.0, lanes)
+    for line in range(len(room.values)):
+        total = total + load(room.values, line, lanes) + load(room.duals, line, lanes)
     worst = in_all(0.0, lanes)
     primal = in_all(0.0, lanes)
     size = in_all(0.0, lanes)
@@ -376,8 +379,8 @@ def _judge(pattern, program, x, room, softness, numbers):
     unit = larger(larger(size, size_of(dual)), load(numbers.gap_floor, 0, lanes))
     gap = size_of(primal - dual) / unit if softness == 0.0 else load(numbers.mu, 0, lanes)
     error = larger(primal_error(lanes, limits, room.terms, room.values), worst / load(numbers.cost_scale, 0, lanes))
-    # Undefined if the gap is.
-    store(numbers.error, 0, larger(error, gap) + (gap - gap))
+    # Undefined if anything is.
+    store(numbers.error, 0, larger(error, gap) + (gap - gap) + (total - total))
     for lane in range(len(lanes)):
         if not numbers.error[lane] < np.inf:
             numbers.error[lane] = np.inf

@@ -57,5 +57,5 @@ class Arrays:
 
 def arrays_of(problem: LinearProgram) -> Arrays:
     """A problem with the pattern of its nonzeros."""
-    row_start, columns, entries, cost, low, high = problem.numbers
+    row_start, columns, entries, cost, low, high = problem.numbers()
     return Arrays(pattern_of(row_start, columns, problem.num_variables), entries, cost, np.zeros_like(cost), low, high)

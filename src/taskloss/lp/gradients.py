@@ -27,7 +27,7 @@ import torch
 
 from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays
-from taskloss.lp.coordinates import total_of
+from taskloss.lp.coordinates import array_of, total_of
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.run import Found
 from taskloss.lp.threads import in_threads
@@ -68,7 +68,7 @@ class _Attached(torch.autograd.Function):
     def backward(ctx: Any, *bars: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         problem: LinearProgram = ctx.problem
         found = [
-            adjoint(bar.detach().to("cpu", torch.float64).numpy().reshape(problem.batch_size or 1, -1))
+            adjoint(array_of(bar).reshape(problem.batch_size or 1, -1))
             for adjoint, bar in zip(ctx.adjoints, bars, strict=True)
             if adjoint is not None and bar is not None
         ]
@@ -115,7 +115,7 @@ def _gradients(problem: LinearProgram, adjoints: list[Adjoint], needed: Sequence
         if like is None or not parts:
             return None
         total = total_of(parts)
-        return torch.from_numpy(total if like.ndim == 2 else total.sum(0)).to(like)
+        return torch.from_numpy(np.ascontiguousarray(total) if like.ndim == 2 else total.sum(0)).to(like)
 
     def of_matrix(side: int) -> torch.Tensor | None:
         matrix = problem.matrices[side]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from taskloss.kernels.lp_batch import are_sound
+from taskloss.kernels.lp_batch import make_sound
 from taskloss.lp.coordinates import Coordinates, array_of
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class Numbers(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
-    def are_sound(self) -> bool:
-        """Are they finite, where they must be, and no lower limit above the upper one? Limits beyond 1e20 become infinite."""
-        return bool(are_sound(self.entries, self.cost, self.low, self.high))
+    def make_sound(self) -> bool:
+        """Limits beyond 1e20 become infinite. Are the others finite where they must be, and none on the wrong side of another?"""
+        return bool(make_sound(self.entries, self.cost, self.low, self.high))
 
 
 def numbers_of(problem: LinearProgram) -> Numbers:

@@ -43,8 +43,6 @@ class LinearProgram:
     upper: torch.Tensor | None = None
     matrices: tuple[Coordinates | None, Coordinates | None] = dataclasses.field(init=False, repr=False)
     """The entries of ``A_ub`` and ``A_eq``."""
-    numbers: Numbers = dataclasses.field(init=False, repr=False)
-    """All of it as arrays."""
 
     def __post_init__(self) -> None:
         c = _check_vector("c", self.c)
@@ -61,9 +59,8 @@ class LinearProgram:
         self._check_kind()
         matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
         object.__setattr__(self, "matrices", matrices)
-        object.__setattr__(self, "numbers", numbers_of(self))
-        if not self.numbers.are_sound():
-            self._explain_numbers()
+        # The first solve takes these; most programs are solved once.
+        self.__dict__["_checked"] = self._versions(), self._read()
 
     @property
     def num_variables(self) -> int:
@@ -79,6 +76,27 @@ class LinearProgram:
     def num_equations(self) -> int:
         """Rows of ``A_eq``."""
         return 0 if self.b_eq is None else int(self.b_eq.shape[-1])
+
+    def numbers(self) -> Numbers:
+        """The data as arrays, as it is now: a parameter may have been changed in place."""
+        versions, numbers = self.__dict__.pop("_checked", (None, None))
+        if numbers is not None and versions is not None and versions == self._versions():
+            return numbers
+        return self._read()
+
+    def _read(self) -> Numbers:
+        numbers = numbers_of(self)
+        if not numbers.make_sound():
+            self._explain_numbers()
+        return numbers
+
+    def _versions(self) -> tuple[int, ...] | None:
+        """How often each tensor was changed in place; None if that is not known of all."""
+        given = (self.c, self.b_ub, self.b_eq, self.lower, self.upper, *(m.values for m in self.matrices if m is not None))
+        data = [tensor for tensor in given if tensor is not None]
+        if scipy.sparse.issparse(self.A_ub) or scipy.sparse.issparse(self.A_eq) or any(t.is_inference() for t in data):
+            return None
+        return tuple(tensor._version for tensor in data)
 
     @property
     def form(self) -> Form:

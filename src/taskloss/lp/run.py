@@ -158,6 +158,7 @@ class Run:
         self.status[solved] = Status.OPTIMAL
         for item in self.everything[~solved]:
             self._disprove(int(item))
+        self._judge(self.everything[~solved])
 
     def _minimize_penalty(self) -> None:
         """The paper's method: one minimization, duals by thresholding, the primal from the active rows."""
@@ -175,7 +176,7 @@ class Run:
         Again with other settings where that was not enough.
         """
         for attempt, (shift, enough) in enumerate(ATTEMPTS):
-            before = self._state() if attempt else None
+            before = self._state() if attempt or self.warm else None
             self._step_inside(items, shift, enough, tolerance, max_steps)
             if before is not None:
                 self._restore(items[self.error[items] > before[2][items]], before)
@@ -213,6 +214,7 @@ class Run:
         optimal = self.error[items] <= tolerance
         self.polished[items] = optimal
         if not optimal.all():
+            self.determined[items[~optimal]] = False
             self._restore(items[~optimal], before)
 
     def _state(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,8 +2,9 @@
 
 ``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in five to
 fifty Newton steps. There the lines that seem active are put on their limits by one factorization; if that is not optimal,
-Newton's method with multiplier updates, which ends finitely, makes the pair exact. From a warm start the latter begins at once.
-Where the solution is not unique the least-norm one is taken. If no optimal pair is found, a proof of infeasibility or unboundedness is looked for.
+Newton's method with multiplier updates, which ends finitely, makes the pair exact, and the factorization is done after that.
+A warm start begins with the multiplier updates. Where the solution is not unique the least-norm one is taken. If no optimal
+pair is found, a proof of infeasibility or unboundedness is looked for.
 
 ``"multipliers"``. Newton on the exterior penalty with multiplier updates alone, from zero: the method of the paper made exact. It
 solves most programs, but stalls on badly scaled and degenerate ones, which is why it is not the default.
@@ -22,6 +23,7 @@ import torch
 
 from taskloss._checks import check_choice, check_count, check_positive
 from taskloss.lp.arrays import Arrays, arrays_of
+from taskloss.lp.coordinates import array_of
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.run import Found, Run, Settings
 from taskloss.lp.solution import Solution
@@ -102,4 +104,4 @@ def solution_of(problem: LinearProgram, found: Found) -> Solution:
 
 
 def _rows_of(tensor: torch.Tensor) -> np.ndarray:
-    return np.atleast_2d(tensor.detach().to("cpu", torch.float64).numpy())
+    return np.atleast_2d(array_of(tensor))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -31,14 +31,19 @@ def in_threads(count: int, stage: Callable[[np.ndarray], Result], work: int) -> 
         return [stage(np.arange(count))]
     parts = np.array_split(np.arange(count), workers)
     results: dict[int, Result] = {}
-    numbers = itertools.count()
+    numbers: Iterator[int] = itertools.count()
 
     def take_parts() -> None:
         while (number := next(numbers)) < len(parts):
             results[number] = stage(parts[number])
 
     waiting = [_threads().submit(take_parts) for _ in range(workers - 1)]
-    take_parts()
+    try:
+        take_parts()
+    except BaseException:
+        # The others must not begin anything new.
+        numbers = itertools.repeat(len(parts))
+        raise
     for helper in waiting:
         if not helper.cancel():
             helper.result()
