@@ -21,13 +21,13 @@ def solve_lanes(structure, lanes, matrix, shift, right_side):
 
 
 def solve(structure, matrix, shift, right_side):
-    """One system; checks that the same system in each of three lanes, beside others, has the same solution."""
+    """One system; checks that the same system in each of eight lanes, beside others, has the same solution."""
     one = solve_lanes(structure, (0,), matrix[:, None].copy(), shift[:, None].copy(), right_side[:, None].copy())
-    factors = np.array([2.0, 1.0, -0.5])
-    values, shifts = np.repeat(matrix[:, None], 3, axis=1), np.repeat(shift[:, None], 3, axis=1)
-    three = solve_lanes(structure, (0, 0, 0), values, shifts, right_side[:, None] * factors)
-    np.testing.assert_allclose(three[0], one[0] * factors, rtol=1e-9, atol=1e-11)
-    assert not three[3].any()
+    factors = np.linspace(-0.5, 2.0, 8)
+    values, shifts = np.repeat(matrix[:, None], 8, axis=1), np.repeat(shift[:, None], 8, axis=1)
+    eight = solve_lanes(structure, (0,) * 8, values, shifts, right_side[:, None] * factors)
+    np.testing.assert_allclose(eight[0], one[0] * factors, rtol=1e-9, atol=1e-11)
+    assert not eight[3].any()
     return one[0][:, 0], one[1][:, 0], one[2][0], one[3]
 
 
