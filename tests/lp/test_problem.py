@@ -138,6 +138,13 @@ def test_data_that_is_changed_in_place_is_read_again(kind):
             solve(problem)
 
 
+def test_a_dense_matrix_may_gain_entries():
+    matrix = torch.tensor([[-1.0, 0.0]], dtype=torch.float64)
+    problem = LinearProgram(torch.tensor([2.0, 1.0], dtype=torch.float64), matrix, -torch.ones(1, dtype=torch.float64), lower=0.0)
+    matrix[0, 1] = -1.0
+    assert solve(problem).x.tolist() == [0.0, 1.0]
+
+
 def test_batched_csr_with_different_places_is_refused():
     rows = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]], dtype=torch.float64).to_sparse_csr()
     with pytest.raises(ValueError, match="store different entries"):

@@ -57,10 +57,9 @@ class LinearProgram:
                 object.__setattr__(self, name, bound)
         self._check_batch()
         self._check_kind()
-        matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
-        object.__setattr__(self, "matrices", matrices)
-        # The first solve takes these; most programs are solved once.
-        self.__dict__["_checked"] = self._versions(), self._read()
+        # The first solve takes the numbers; most programs are solved once.
+        numbers = self._read()
+        self.__dict__["_checked"] = self._versions(), numbers
 
     @property
     def num_variables(self) -> int:
@@ -85,6 +84,8 @@ class LinearProgram:
         return self._read()
 
     def _read(self) -> Numbers:
+        matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
+        object.__setattr__(self, "matrices", matrices)
         numbers = numbers_of(self)
         if not numbers.make_sound():
             self._explain_numbers()
