@@ -6,7 +6,8 @@ import numba
 import numpy as np
 import pytest
 
-from taskloss.kernels.sparse_ldl import SHORT, analyse, factorize, make_refinement, solve_refined, write_weights
+from taskloss.kernels.sparse_ldl import factorize, make_refinement, solve_refined, write_weights
+from taskloss.kernels.sparse_structure import SHORT, analyse
 
 
 @numba.njit

@@ -4,40 +4,32 @@ The arrays of a batch have one row an item: ``entries`` (of A), ``cost``, ``quad
 first), ``x``, ``multipliers`` (of lines). ``items`` says which rows a stage works on; all that a stage finds is written in
 place. The stages are joined in Python: one compiled function that held them all would take minutes to compile.
 
-The interior method, the polish and the sensitivities work on as many items at once as the pattern has lanes. The others need
-a pattern with one lane.
+The interior method and the polish work on as many items at once as the pattern has lanes. The others need one lane.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel, kernel
+from taskloss.kernels._numba import kernel
 from taskloss.kernels.lp_certificates import proves_infeasible, proves_unbounded
-from taskloss.kernels.lp_interior import interior_method, make_room
-from taskloss.kernels.lp_multipliers import multiplier_method, write_penalty_matrix
+from taskloss.kernels.lp_groups import group_of, load_program, load_rows, make_program, program_of, store_rows
+from taskloss.kernels.lp_interior import interior_method
+from taskloss.kernels.lp_multipliers import multiplier_method
 from taskloss.kernels.lp_polish import drop_small_multipliers, factorize_active, polish_dual, polish_primal, write_determined
 from taskloss.kernels.lp_program import (
     Program,
-    factorize_system,
     make_system,
     optimality_error,
     relative_gap,
-    solve_system,
-    solve_system_of_one,
     write_values,
     write_values_of_one,
 )
 from taskloss.kernels.lp_scaling import equilibrate, scale_program
-from taskloss.kernels.sparse_ldl import ENOUGH
+from taskloss.kernels.lp_step import make_room
 
 UNLIMITED = 1e20
 """A limit beyond this counts as none."""
-
-
-@inner_kernel
-def _program(entries, cost, quadratic, low, high, item):
-    return Program(entries[item], cost[item], quadratic[item], low[item], high[item])
 
 
 @kernel
@@ -70,56 +62,6 @@ def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit
         )
 
 
-@inner_kernel
-def _group(items, begin, lanes):
-    """The items from ``begin`` on, one a lane; the last one again where there are no more."""
-    group = np.empty(len(lanes), np.int64)
-    for lane in range(len(lanes)):
-        group[lane] = items[min(begin + lane, len(items) - 1)]
-    return group
-
-
-@inner_kernel
-def _load(rows, group, in_lanes):
-    """Rows of a batch side by side."""
-    for lane in range(len(group)):
-        row = rows[group[lane]]
-        for place in range(len(row)):
-            in_lanes[place, lane] = row[place]
-
-
-@inner_kernel
-def _store(in_lanes, group, rows):
-    """The opposite of ``_load``."""
-    for lane in range(len(group)):
-        row = rows[group[lane]]
-        for place in range(len(row)):
-            row[place] = in_lanes[place, lane]
-
-
-@inner_kernel
-def _make_program(pattern, entries, cost, low):
-    width = len(pattern.lanes)
-    n = cost.shape[1]
-    lines = low.shape[1]
-    return Program(
-        np.empty((entries.shape[1], width)),
-        np.empty((n, width)),
-        np.empty((n, width)),
-        np.empty((lines, width)),
-        np.empty((lines, width)),
-    )
-
-
-@inner_kernel
-def _load_program(entries, cost, quadratic, low, high, group, program):
-    _load(entries, group, program.entries)
-    _load(cost, group, program.cost)
-    _load(quadratic, group, program.quadratic)
-    _load(low, group, program.low)
-    _load(high, group, program.high)
-
-
 @kernel
 def interior_many(
     pattern,
@@ -144,13 +86,13 @@ def interior_many(
     width = len(pattern.lanes)
     system = make_system(pattern)
     room = make_room(pattern)
-    program = _make_program(pattern, entries, cost, low)
+    program = make_program(pattern, entries, cost, low)
     lane_x = np.empty((cost.shape[1], width))
     lane_multipliers = np.empty((low.shape[1], width))
     for begin in range(0, len(items), width):
-        group = _group(items, begin, pattern.lanes)
-        _load_program(entries, cost, quadratic, low, high, group, program)
-        _load(multipliers, group, lane_multipliers)
+        group = group_of(items, begin, pattern.lanes)
+        load_program(entries, cost, quadratic, low, high, group, program)
+        load_rows(multipliers, group, lane_multipliers)
         errors, used = interior_method(
             pattern,
             program,
@@ -167,8 +109,8 @@ def interior_many(
             group,
             steps[group],
         )
-        _store(lane_x, group, x)
-        _store(lane_multipliers, group, multipliers)
+        store_rows(lane_x, group, x)
+        store_rows(lane_multipliers, group, multipliers)
         for lane in range(min(width, len(items) - begin)):
             error[group[lane]] = errors[lane]
             steps[group[lane]] += used[lane]
@@ -191,51 +133,16 @@ def multipliers_many(
     max_steps,
     trace,
     steps,
+    error,
 ):
-    """The multiplier method for ``items`` from their ``x`` and ``multipliers``.
+    """The multiplier method for ``items`` from their ``x`` and ``multipliers``, which have an ``error`` (infinite: unknown).
 
-    At most ``updates`` updates of the multipliers; ``steps`` is added to.
+    At most ``updates`` updates of the multipliers; ``steps`` is added to. An item that gets worse, and is not within the
+    tolerance then, stays as it was.
     """
     system = make_system(pattern)
     for item in items:
-        program = _program(entries, cost, quadratic, low, high, item)
-        steps[item] += multiplier_method(
-            pattern,
-            program,
-            system,
-            x[item],
-            multipliers[item],
-            sigma,
-            updates,
-            tolerance,
-            max_steps,
-            trace[item, steps[item] :],
-        )
-
-
-@kernel
-def improve_many(
-    pattern,
-    entries,
-    cost,
-    quadratic,
-    low,
-    high,
-    x,
-    multipliers,
-    items,
-    sigma,
-    updates,
-    tolerance,
-    max_steps,
-    trace,
-    steps,
-    error,
-):
-    """``multipliers_many`` from pairs with a known ``error``; one that gets worse, and is not within the tolerance, stays."""
-    system = make_system(pattern)
-    for item in items:
-        program = _program(entries, cost, quadratic, low, high, item)
+        program = program_of(entries, cost, quadratic, low, high, item)
         old_x = x[item].copy()
         old_multipliers = multipliers[item].copy()
         steps[item] += multiplier_method(
@@ -268,17 +175,17 @@ def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, it
     width = len(pattern.lanes)
     lines = low.shape[1]
     system = make_system(pattern)
-    program = _make_program(pattern, entries, cost, low)
+    program = make_program(pattern, entries, cost, low)
     lane_x = np.empty((cost.shape[1], width))
     lane_multipliers = np.empty((lines, width))
     values = np.empty((lines, width))
     active = np.empty((lines, width), np.bool_)
     lane_determined = np.empty(width, np.bool_)
     for begin in range(0, len(items), width):
-        group = _group(items, begin, pattern.lanes)
-        _load_program(entries, cost, quadratic, low, high, group, program)
-        _load(x, group, lane_x)
-        _load(multipliers, group, lane_multipliers)
+        group = group_of(items, begin, pattern.lanes)
+        load_program(entries, cost, quadratic, low, high, group, program)
+        load_rows(x, group, lane_x)
+        load_rows(multipliers, group, lane_multipliers)
         if guess:
             write_values(pattern, program.entries, lane_x, values)
             drop_small_multipliers(program, values, lane_multipliers)
@@ -290,8 +197,8 @@ def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, it
         polish_primal(pattern, program, system, lane_x, lane_multipliers, active)
         polish_dual(pattern, program, system, lane_x, lane_multipliers, active)
         write_determined(pattern, system, active, lane_determined)
-        _store(lane_x, group, x)
-        _store(lane_multipliers, group, multipliers)
+        store_rows(lane_x, group, x)
+        store_rows(lane_multipliers, group, multipliers)
         determined[group] = lane_determined
 
 
@@ -299,7 +206,7 @@ def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, it
 def errors_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, error):
     """How far each item is from optimal."""
     for item in items:
-        error[item] = optimality_error(pattern, _program(entries, cost, quadratic, low, high, item), x[item], multipliers[item])
+        error[item] = optimality_error(pattern, program_of(entries, cost, quadratic, low, high, item), x[item], multipliers[item])
 
 
 @kernel
@@ -347,7 +254,7 @@ def finish_many(
             upper = scaled_high[item, line]
             at_high[item, line] = abs(upper - values[line]) <= tight or multiplier > 0.0 or lower == upper
             at_low[item, line] = (abs(values[line] - lower) <= tight or multiplier < 0.0) and not at_high[item, line]
-        program = _program(entries, cost, quadratic, low, high, item)
+        program = program_of(entries, cost, quadratic, low, high, item)
         gap[item] = relative_gap(program, x[item], multipliers[item])
         error[item] = max(error[item], optimality_error(pattern, program, x[item], multipliers[item]))
 
@@ -369,73 +276,3 @@ def check_proof(pattern, entries, cost, low, high, y, size_of_x):
 def check_ray(pattern, entries, cost, low, high, direction):
     """Does ``direction`` prove one program unbounded, if it is feasible? See ``proves_unbounded``."""
     return proves_unbounded(pattern, Program(entries, cost, np.zeros(len(cost)), low, high), direction)
-
-
-@kernel
-def sensitivities_many(pattern, entries, active, right, items, unseen, duals, held):
-    """``(I - B^+ B) right``, ``lam = B^{+T} right`` and ``A' lam`` of each item.
-
-    B: its active rows at the variables that are not at a bound.
-
-    The rows are scaled to a largest entry near 1 first, so that the shift of the factorization means the same for all; ``B^+``
-    does not change where the rows of B are independent, and where they are not it weighs them equally.
-    """
-    width = len(pattern.lanes)
-    n = right.shape[1]
-    m = len(pattern.at_row)
-    system = make_system(pattern)
-    scaled = np.empty((entries.shape[1], width))
-    scale = np.empty((m, width))
-    nothing = np.zeros((m, width))
-    lane_active = np.empty((m + n, width), np.bool_)
-    lane_right = np.empty((n, width))
-    lane_unseen = np.empty((n, width))
-    lane_duals = np.empty((m, width))
-    for begin in range(0, len(items), width):
-        group = _group(items, begin, pattern.lanes)
-        _load(entries, group, scaled)
-        _load(active, group, lane_active)
-        _load(right, group, lane_right)
-        _scale_rows(pattern, lane_active, scaled, scale)
-        factorize_active(pattern, scaled, system, lane_active)
-        solve_system(pattern, system, lane_right, nothing, lane_unseen, lane_duals, ENOUGH, 5)
-        for row in range(m):
-            for lane in range(width):
-                lane_duals[row, lane] = lane_duals[row, lane] * scale[row, lane] if lane_active[row, lane] else 0.0
-        _store(lane_unseen, group, unseen)
-        _store(lane_duals, group, duals)
-    for item in items:
-        held[item] = 0.0
-        for row in range(m):
-            if duals[item, row] != 0.0:
-                for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-                    held[item, pattern.columns[entry]] += entries[item, entry] * duals[item, row]
-
-
-@inner_kernel
-def _scale_rows(pattern, active, entries, scale):
-    """Divide each row by its largest entry at the variables that are not at a bound; ``scale``: one over that."""
-    m = len(pattern.at_row)
-    for row in range(m):
-        for lane in range(len(pattern.lanes)):
-            size = 0.0
-            for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-                if not active[m + pattern.columns[entry], lane]:
-                    size = max(size, abs(entries[entry, lane]))
-            scale[row, lane] = 1.0 / size if size > 0.0 else 1.0
-        for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-            for lane in range(len(pattern.lanes)):
-                entries[entry, lane] *= scale[row, lane]
-
-
-@kernel
-def penalty_solve_many(pattern, entries, cost, quadratic, low, high, active, sigma, right, items, solved):
-    """``H^{-1} right`` of each item, H the Hessian of the penalty function with these active lines."""
-    system = make_system(pattern)
-    nothing = np.zeros(len(pattern.at_row))
-    ignored = np.empty(len(pattern.at_row))
-    for item in items:
-        program = _program(entries, cost, quadratic, low, high, item)
-        write_penalty_matrix(pattern, program, system, active[item], sigma, sigma * 1e-12)
-        factorize_system(pattern, system)
-        solve_system_of_one(pattern, system, right[item], nothing, solved[item], ignored, ENOUGH, 10)

@@ -26,9 +26,9 @@ from taskloss.kernels._numba import inner_kernel
 from taskloss.kernels.lp_program import (
     factorize_system,
     largest,
+    largest_violation,
     relative_gap,
     solve_system_of_one,
-    violation,
     write_stationarity_of_one,
     write_values_of_one,
 )
@@ -182,15 +182,6 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
 
 
 @inner_kernel
-def largest_violation(program, values):
-    """By how much the worst line misses its limits."""
-    worst = 0.0
-    for line in range(len(values)):
-        worst = max(worst, abs(violation(values[line], program.low[line], program.high[line])))
-    return worst
-
-
-@inner_kernel
 def multiplier_method(pattern, program, system, x, multipliers, sigma, updates, tolerance, max_steps, trace):
     """Minimize and update until optimal, at most ``updates`` times; ``x`` and ``multipliers`` are overwritten.
 
@@ -214,7 +205,7 @@ def multiplier_method(pattern, program, system, x, multipliers, sigma, updates, 
             break
         multipliers[:] = updated
         write_values_of_one(pattern, program.entries, x, values)
-        missed = largest_violation(program, values)
+        missed = largest_violation(program.low, program.high, values)
         stationary = remaining <= 10.0 * tolerance
         if missed <= tolerance and stationary and (not linear or relative_gap(program, x, multipliers) <= tolerance):
             break

@@ -22,8 +22,8 @@ from taskloss.kernels._numba import inlined_kernel, inner_kernel
 from taskloss.kernels.lp_program import (
     factorize_system,
     largest,
+    largest_violation,
     solve_system,
-    violation,
     write_stationarity,
     write_values,
 )
@@ -85,14 +85,6 @@ def _limit(program, multipliers, line, lane, value):
 
 
 @inner_kernel
-def _largest_violation(program, values, lane):
-    worst = 0.0
-    for line in range(len(values)):
-        worst = max(worst, abs(violation(values[line, lane], program.low[line, lane], program.high[line, lane])))
-    return worst
-
-
-@inner_kernel
 def _all_rounding(vectors):
     """Are the vectors of all lanes rounding? Those that are become zero, so that no lane is changed because of another."""
     done = 0
@@ -113,7 +105,7 @@ def polish_primal(pattern, program, system, x, multipliers, active):
     write_values(pattern, program.entries, x, values)
     before = np.empty(width)
     for lane in range(width):
-        before[lane] = _largest_violation(program, values, lane)
+        before[lane] = largest_violation(program.low[:, lane], program.high[:, lane], values[:, lane])
     moved = x.copy()
     for column in range(n):
         for lane in range(width):
@@ -138,7 +130,7 @@ def polish_primal(pattern, program, system, x, multipliers, active):
                 moved[column, lane] += 0.0 if active[m + column, lane] else change[column, lane]
     write_values(pattern, program.entries, moved, values)
     for lane in range(width):
-        after = _largest_violation(program, values, lane)
+        after = largest_violation(program.low[:, lane], program.high[:, lane], values[:, lane])
         if after <= max(before[lane], 1e-14) and largest(moved[:, lane]) < np.inf:
             x[:, lane] = moved[:, lane]
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from taskloss.kernels._lanes import in_all, load, store
 from taskloss.kernels._numba import inlined_kernel, inner_kernel
-from taskloss.kernels.sparse_ldl import Refinement, Structure, factorize, make_refinement, solve_refined, write_weights
+from taskloss.kernels.sparse_ldl import Refinement, factorize, make_refinement, solve_refined, write_weights
+from taskloss.kernels.sparse_structure import Structure
 
 
 class Pattern(NamedTuple):
@@ -152,6 +153,15 @@ def violation(value, low, high):
     if value < low:
         return value - low
     return 0.0
+
+
+@inner_kernel
+def largest_violation(low, high, values):
+    """By how much the worst line misses its limits."""
+    worst = 0.0
+    for line in range(len(values)):
+        worst = max(worst, abs(violation(values[line], low[line], high[line])))
+    return worst
 
 
 @inner_kernel

@@ -18,14 +18,13 @@ from taskloss.kernels._numba import inner_kernel
 
 
 class Limits(NamedTuple):
-    """Of sides: is there such a limit (1 or 0), the limit (0 if there is none), and its sign, 1 for a lower, -1 for an upper one.
+    """Of sides: is there such a limit (1 or 0), and the limit (0 if there is none).
 
     ``equation``: of lines (1 or 0); an equation has no sides, but its right side stands at both. ``number``: of a lane's sides.
     """
 
     present: np.ndarray
     limit: np.ndarray
-    sign: np.ndarray
     equation: np.ndarray
     number: np.ndarray
 
@@ -55,10 +54,8 @@ class Terms(NamedTuple):
 @inner_kernel
 def make_limits(lines, width):
     """Empty room."""
-    sign = np.ones((2 * lines, width))
-    sign[lines:] = -1.0
     shape = (2 * lines, width)
-    return Limits(np.empty(shape), np.empty(shape), sign, np.empty((lines, width)), np.empty(width))
+    return Limits(np.empty(shape), np.empty(shape), np.empty((lines, width)), np.empty(width))
 
 
 @inner_kernel
@@ -103,19 +100,16 @@ def complementarity(lanes, limits, sides):
 
 
 @inner_kernel
-def write_terms(limits, sides, values, terms, theta):
+def write_terms(lanes, limits, sides, values, terms, theta):
     """What depends on the point alone, and ``theta = dual / slack``, summed over the sides of a line."""
     lines = len(values)
-    for half in range(2):
-        part = slice(half * lines, half * lines + lines)
-        _write_missing(
-            limits.present[part].reshape(-1),
-            limits.sign[part].reshape(-1),
-            limits.limit[part].reshape(-1),
-            sides.slack[part].reshape(-1),
-            values.reshape(-1),
-            terms.missing[part].reshape(-1),
-        )
+    for line in range(lines):
+        distance = load(values, line, lanes) - load(limits.limit, line, lanes)
+        store(terms.missing, line, load(limits.present, line, lanes) * (distance - load(sides.slack, line, lanes)))
+    for line in range(lines):
+        side = lines + line
+        distance = load(limits.limit, side, lanes) - load(values, line, lanes)
+        store(terms.missing, side, load(limits.present, side, lanes) * (distance - load(sides.slack, side, lanes)))
     present = limits.present.reshape(-1)
     slack = sides.slack.reshape(-1)
     dual = sides.dual.reshape(-1)
@@ -132,12 +126,6 @@ def write_terms(limits, sides, values, terms, theta):
     other = len(weight)
     for place in range(len(weight)):
         weight[place] = dual[place] * inverse_slack[place] + dual[other + place] * inverse_slack[other + place]
-
-
-@inner_kernel
-def _write_missing(present, sign, limit, slack, values, missing):
-    for place in range(len(values)):
-        missing[place] = present[place] * (sign[place] * (values[place] - limit[place]) - slack[place])
 
 
 @inner_kernel
@@ -177,7 +165,7 @@ def write_pull(lanes, sides, terms, target, before, collected):
 
 
 @inner_kernel
-def write_right_side(limits, lanes, values, gradient, inverse_theta, collected, right_columns, right_rows):
+def write_right_side(lanes, limits, values, gradient, inverse_theta, collected, right_columns, right_rows):
     """Right side of a step's equations."""
     n = len(gradient)
     m = len(values) - n
@@ -192,18 +180,16 @@ def write_right_side(limits, lanes, values, gradient, inverse_theta, collected, 
 
 
 @inner_kernel
-def write_step(limits, sides, terms, change, step):
+def write_step(lanes, limits, sides, terms, change, step):
     """The changes of slacks and duals that go with ``change`` of the values of the lines."""
     lines = len(change)
-    for half in range(2):
-        part = slice(half * lines, half * lines + lines)
-        _write_moved(
-            limits.present[part].reshape(-1),
-            limits.sign[part].reshape(-1),
-            terms.missing[part].reshape(-1),
-            change.reshape(-1),
-            step.slack[part].reshape(-1),
-        )
+    for line in range(lines):
+        moved = load(limits.present, line, lanes) * load(change, line, lanes)
+        store(step.slack, line, load(terms.missing, line, lanes) + moved)
+    for line in range(lines):
+        side = lines + line
+        moved = load(limits.present, side, lanes) * load(change, line, lanes)
+        store(step.slack, side, load(terms.missing, side, lanes) - moved)
     wanted = terms.wanted.reshape(-1)
     dual = sides.dual.reshape(-1)
     moved = step.slack.reshape(-1)
@@ -211,12 +197,6 @@ def write_step(limits, sides, terms, change, step):
     turned = step.dual.reshape(-1)
     for place in range(len(turned)):
         turned[place] = (wanted[place] - dual[place] * moved[place]) * inverse_slack[place]
-
-
-@inner_kernel
-def _write_moved(present, sign, missing, change, moved):
-    for place in range(len(change)):
-        moved[place] = present[place] * sign[place] * change[place] + missing[place]
 
 
 @inner_kernel

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from taskloss.kernels import lp_batch
+from taskloss.kernels import lp_batch, lp_sensitivities
 from taskloss.lp.arrays import Arrays
 from taskloss.lp.coordinates import array_of, total_of
 from taskloss.lp.problem import LinearProgram
@@ -183,7 +183,7 @@ def _solve_active(arrays: Arrays, active: np.ndarray, right: np.ndarray) -> tupl
     held = np.empty_like(right)
     in_threads(
         len(right),
-        lambda some: lp_batch.sensitivities_many(
+        lambda some: lp_sensitivities.sensitivities_many(
             arrays.pattern_for(some), arrays.entries, active, right, some, unseen, duals, held
         ),
         arrays.work,
@@ -203,7 +203,7 @@ def of_smoothed(arrays: Arrays, x: np.ndarray, multipliers: np.ndarray, epsilon:
         direction, values, change = np.empty_like(bar), np.empty_like(limits), np.empty_like(limits)
         in_threads(
             len(bar),
-            lambda some: lp_batch.penalty_solve_many(
+            lambda some: lp_sensitivities.penalty_solve_many(
                 arrays.pattern, *arrays.program(), active, 1.0 / epsilon, -bar, some, direction
             ),
             arrays.work,

@@ -84,21 +84,11 @@ def _minimize_penalty(arrays: Arrays, start: np.ndarray, epsilon: float, max_ste
     x = np.where(np.isfinite(start), start, 0.0)
     multipliers = np.zeros_like(arrays.low)
     items = len(x)
-    steps, no_trace = np.zeros(items, np.int64), np.empty((items, 0, x.shape[1]))
+    steps, no_trace, unknown = np.zeros(items, np.int64), np.empty((items, 0, x.shape[1])), np.full(items, np.inf)
     in_threads(
         items,
         lambda some: lp_batch.multipliers_many(
-            arrays.pattern,
-            *arrays.program(),
-            x,
-            multipliers,
-            some,
-            1.0 / epsilon,
-            1,
-            1e-12,
-            max_steps,
-            no_trace,
-            steps,
+            arrays.pattern, *arrays.program(), x, multipliers, some, 1.0 / epsilon, 1, 1e-12, max_steps, no_trace, steps, unknown
         ),
         arrays.work,
     )

@@ -165,7 +165,8 @@ class Run:
         _, epsilon, tolerance, max_steps, _ = self.settings
         items = self.everything
         self.multipliers[:] = 0.0
-        self._multipliers(self.scaled, self.x, self.multipliers, items, 1.0 / epsilon, 1, 1e-3 * tolerance, max_steps)
+        pair = self.x, self.multipliers
+        self._multipliers(self.scaled, *pair, items, 1.0 / epsilon, 1, 1e-3 * tolerance, max_steps, self.error)
         self._polish(items)
         self._judge(items)
         self.status[self.error <= tolerance] = Status.OPTIMAL
@@ -227,22 +228,7 @@ class Run:
 
     def _improve(self, items: np.ndarray, sigma: float, tolerance: float, max_steps: int) -> None:
         """The multiplier method, where it helps."""
-        if not len(items):
-            return
-        lp_batch.improve_many(
-            self.scaled.pattern,
-            *self.scaled.program(),
-            self.x,
-            self.multipliers,
-            items,
-            sigma,
-            UPDATES,
-            tolerance,
-            max_steps,
-            self.trace,
-            self.steps,
-            self.error,
-        )
+        self._multipliers(self.scaled, self.x, self.multipliers, items, sigma, UPDATES, tolerance, max_steps, self.error)
 
     def _multipliers(
         self,
@@ -254,20 +240,13 @@ class Run:
         updates: int,
         tolerance: float,
         max_steps: int,
+        error: np.ndarray,
     ) -> None:
-        lp_batch.multipliers_many(
-            part.pattern,
-            *part.program(),
-            x,
-            multipliers,
-            items,
-            sigma,
-            updates,
-            tolerance,
-            max_steps,
-            self.trace,
-            self.steps,
-        )
+        if len(items):
+            settings = sigma, updates, tolerance, max_steps
+            lp_batch.multipliers_many(
+                part.pattern, *part.program(), x, multipliers, items, *settings, self.trace, self.steps, error
+            )
 
     def _judge(self, items: np.ndarray) -> None:
         part = self.scaled
@@ -294,7 +273,8 @@ class Run:
             part.pattern, part.entries, np.zeros_like(part.cost), weights / weights.max(axis=1, keepdims=True), low, high
         )
         x, multipliers = self.x.copy(), np.zeros_like(duals)
-        self._multipliers(face, x, multipliers, items, 1e3, UPDATES, 1e-12, FINISHING_STEPS)
+        unknown = np.full_like(self.error, np.inf)
+        self._multipliers(face, x, multipliers, items, 1e3, UPDATES, 1e-12, FINISHING_STEPS, unknown)
         before, error = self.x[items].copy(), self.error[items].copy()
         self.x[items] = x[items]
         self._judge(items)
@@ -336,18 +316,9 @@ def _find_infeasibility(part: Arrays) -> tuple[np.ndarray, np.ndarray | None, fl
     for sharpen in (False, True):
         if sharpen:
             multipliers[:] = 0.0
+            error[:] = np.inf
             lp_batch.multipliers_many(
-                part.pattern,
-                *apart.program(),
-                x,
-                multipliers,
-                one,
-                1.0,
-                1,
-                1e-17,
-                100,
-                nothing,
-                steps,
+                part.pattern, *apart.program(), x, multipliers, one, 1.0, 1, 1e-17, 100, nothing, steps, error
             )
         proof = multipliers[0, :m].copy()
         if lp_batch.check_proof(part.pattern, part.entries[0], part.cost[0], part.low[0], part.high[0], proof, size_of_x):

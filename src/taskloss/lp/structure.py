@@ -14,7 +14,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from taskloss.kernels.lp_program import Pattern
-from taskloss.kernels.sparse_ldl import analyse
+from taskloss.kernels.sparse_structure import analyse
 
 _REMEMBERED = 16
 _lock = threading.Lock()
