@@ -143,7 +143,7 @@ class _Evaluation:
         groups = None if batch.groups is None else torch.from_numpy(batch.groups)
         value = direct_loss(scores, torch.from_numpy(batch.target), self.task, groups=groups, **settings)
         if gradient:
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
         return value.item(), None if scores.grad is None else scores.grad.numpy()
 
 

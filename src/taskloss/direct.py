@@ -288,6 +288,7 @@ class _TaskLossModule(nn.Module):
         self.settings: dict[str, Any] = dict(settings)
 
     def _rule(self) -> tuple[str, float]:
+        """The update and its epsilon: of each loss its own."""
         raise NotImplementedError
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:

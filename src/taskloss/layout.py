@@ -70,6 +70,7 @@ def values_shape(shape: tuple[int, ...], dims: Sequence[int], groups: int | None
     axes = _checks.check_dims(dims, len(shape))
     grouped = None if groups is None else axes[0]
     kept = ((axis, groups if axis == grouped else size) for axis, size in enumerate(shape))
+    # groups is a number where it is used, which mypy does not see.
     return tuple(size for axis, size in kept if axis not in axes or axis == grouped)  # type: ignore[misc]
 
 

@@ -109,7 +109,8 @@ def _split(part: Part, fraction: float, seed: int) -> tuple[Part, Part]:
         fitted, held_out = train_test_split(rows, test_size=fraction, stratify=part.target, random_state=seed)
         return _take(part, fitted), _take(part, held_out)
     fitted, held_out = next(GroupShuffleSplit(1, test_size=fraction, random_state=seed).split(rows, groups=part.groups))
-    return tuple(_take(part, chosen[np.argsort(part.groups[chosen], kind="stable")]) for chosen in (fitted, held_out))  # type: ignore[return-value]
+    fitted, held_out = (chosen[np.argsort(part.groups[chosen], kind="stable")] for chosen in (fitted, held_out))
+    return _take(part, fitted), _take(part, held_out)
 
 
 def _take(part: Part, rows: np.ndarray) -> Part:

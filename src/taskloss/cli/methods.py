@@ -138,6 +138,7 @@ def mean_course(courses: list[tuple[float, ...]]) -> list[float]:
 
 def describe_settings(iterations: int | None) -> dict[str, str]:
     """The settings of the networks, for a reader of the report."""
+    # No metric: it plays no part in these settings.
     model = build_estimator("direct", Metric("", None), queries=False, iterations=iterations)  # type: ignore[arg-type]
     return {
         "Networks": f"the mean of {model.members} networks with hidden layers of {' and '.join(map(str, model.hidden))} "

@@ -43,7 +43,7 @@ def tasks(as_json: options.Json = False) -> None:
 def _describe(name: str, cls: type[Task]) -> dict[str, str]:
     shown = [
         f"{field.name}={field.default}"
-        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # Every task is a dataclass.
         if field.init and field.name not in INTERNAL and field.default is not dataclasses.MISSING
     ]
     uses = [word for word, kinds in (("two classes", FOR_CLASSES), ("queries", FOR_QUERIES)) if cls.target_kind in kinds]

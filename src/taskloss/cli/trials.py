@@ -120,6 +120,7 @@ def _in_turn(
             parts = (seed, split_samples(samples, seed))
         now = f"{name}, split {seed - plan.seed + 1} of {plan.splits}"
         on_progress(0.0, now)
+        # mypy infers no type for a lambda with a default.
         yield train_and_test(name, plan, parts[1], seed, lambda share, now=now: on_progress(share, now))  # type: ignore[misc]
 
 
@@ -196,10 +197,11 @@ def split_samples(samples: Samples, seed: int) -> tuple[Part, Part]:
         splitter = GroupShuffleSplit(1, test_size=TEST_FRACTION, random_state=seed)
         training, test = next(splitter.split(rows, groups=samples.groups))
     features = samples.features(training)
-    return tuple(  # type: ignore[return-value]
+    first, second = (
         Part(features[part], samples.target[part], None if samples.groups is None else samples.groups[part])
         for part in (training, test)
     )
+    return first, second
 
 
 @contextmanager

@@ -94,6 +94,7 @@ def _value_of_classes(task: tasks.Task, chosen: np.ndarray, target: np.ndarray, 
     if isinstance(task, LabelingTask):
         found, size = np.diag(confusion), confusion.sum(1)
         return float(-task.loss_of_counts(found, confusion.sum(0) - found, size, len(target) - size).mean())
+    # The tasks of classes that are no labelings have costs.
     return -float((confusion * task.cost_values(classes)).sum() if task.cost is not None else len(target) - np.trace(confusion))  # type: ignore[attr-defined]
 
 

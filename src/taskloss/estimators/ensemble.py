@@ -11,6 +11,7 @@ all the training samples, before the mean over members is taken.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,7 +134,7 @@ def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples)
 
     def run(criterion: Criterion, settings: TrainingSettings, phase: str) -> TrainingResult:
         checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{number}-{phase}.safetensors")
-        told = None if plan.callback is None else lambda progress: plan.callback(number, progress)  # type: ignore[misc]
+        told = None if plan.callback is None else functools.partial(plan.callback, number)
         return train(
             net,
             criterion,

@@ -104,6 +104,7 @@ def describe_task(task: tasks.Task | str) -> Any:
     """A task as JSON: its registered name as it was given, or its class and settings."""
     if isinstance(task, str):
         return task
+    # Every task is a dataclass.
     settings = {field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.init}  # type: ignore[arg-type]
     settings = {name: value.values.tolist() if hasattr(value, "values") else value for name, value in settings.items()}
     if getattr(tasks, type(task).__name__, None) is not type(task) or any(map(callable, settings.values())):

@@ -164,7 +164,7 @@ def _define(function: Any, build: str) -> None:
 
     infer_global(function)(Template)
 
-    @lower_builtin(function, LaneVector, LaneVector)  # type: ignore[untyped-decorator]
+    @lower_builtin(function, LaneVector, LaneVector)  # type: ignore[untyped-decorator]  # numba has no types.
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return getattr(builder, build)(*arguments)
 

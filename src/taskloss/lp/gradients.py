@@ -74,7 +74,7 @@ class _Attached(torch.autograd.Function):
         ]
         gradients = _gradients(problem, found, ctx.needs_input_grad[3:])
         if torch.is_grad_enabled():
-            # Only when the caller wants to differentiate the result again.
+            # Only when the caller wants to differentiate the result again. (torch has no types for apply.)
             gradients = [g if g is None else _NotTwice.apply(g, *ctx.saved_tensors, *bars) for g in gradients]  # type: ignore[no-untyped-call]
         return None, None, None, *gradients
 
@@ -100,9 +100,9 @@ def attached(
     """Both as functions of the data of the problem."""
     ub, eq = (None if matrix is None else matrix.values for matrix in problem.matrices)
     data = (problem.c, ub, problem.b_ub, eq, problem.b_eq, problem.lower, problem.upper)
-    result: tuple[torch.Tensor, torch.Tensor] = _Attached.apply(  # type: ignore[no-untyped-call]
-        problem, (x, objective), (of_x, of_value), *data
-    )
+    outputs = (x, objective), (of_x, of_value)
+    # torch has no types for apply.
+    result: tuple[torch.Tensor, torch.Tensor] = _Attached.apply(problem, *outputs, *data)  # type: ignore[no-untyped-call]
     return result
 
 

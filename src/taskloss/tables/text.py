@@ -99,7 +99,7 @@ def _checked_rows(lines: Iterator[list[str]], source: str) -> Iterator[list[str]
         except StopIteration:
             return
         except csv.Error as error:
-            line = lines.line_num  # type: ignore[attr-defined]
+            line = lines.line_num  # type: ignore[attr-defined]  # A csv reader is more than an iterator.
             raise TableError(
                 f"row {number + 1}, about line {line} of {source}, cannot be split into cells: {error}. "
                 "Is a quotation mark left open there?"

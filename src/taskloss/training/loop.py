@@ -139,7 +139,7 @@ def _step(model: nn.Module, criterion: Criterion, samples: Samples, optimizer: t
     model.train()
     optimizer.zero_grad()
     loss = criterion(model(samples.features), samples.target, **samples.options())
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     optimizer.step()
     return loss.item()
 

@@ -23,10 +23,11 @@ class Samples(NamedTuple):
     groups: Tensor | None = None
 
     def to(self, device: torch.device) -> Samples:
-        return Samples(*(None if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
+        groups = None if self.groups is None else self.groups.to(device)
+        return Samples(self.features.to(device), self.target.to(device), groups)
 
     def rows(self, index: Tensor) -> Samples:
-        return Samples(*(None if part is None else part[index] for part in self))  # type: ignore[arg-type]
+        return Samples(self.features[index], self.target[index], None if self.groups is None else self.groups[index])
 
     def options(self) -> dict[str, Tensor]:
         """What criteria and metrics are given besides scores and target."""

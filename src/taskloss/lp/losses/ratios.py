@@ -121,8 +121,8 @@ class FScoreLoss(RatioLoss):
         solver: str = SOLVERS[0],
         **settings: Unpack[ProgramLossOptions],
     ) -> None:
-        options = {"margin": margin, "phi": phi, "zero_division": zero_division, "solver": solver}
-        super().__init__(*fscore_coefficients(_checks.check_positive("beta", beta)), **options, **settings)  # type: ignore[arg-type]
+        coefficients = fscore_coefficients(_checks.check_positive("beta", beta))
+        super().__init__(*coefficients, margin=margin, phi=phi, zero_division=zero_division, solver=solver, **settings)
 
 
 def fscore_loss(
@@ -166,8 +166,7 @@ class JaccardLoss(RatioLoss):
         solver: str = SOLVERS[0],
         **settings: Unpack[ProgramLossOptions],
     ) -> None:
-        options = {"margin": margin, "phi": phi, "zero_division": zero_division, "solver": solver}
-        super().__init__(*JACCARD, **options, **settings)  # type: ignore[arg-type]
+        super().__init__(*JACCARD, margin=margin, phi=phi, zero_division=zero_division, solver=solver, **settings)
 
 
 def jaccard_loss(

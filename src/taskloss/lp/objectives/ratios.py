@@ -101,7 +101,7 @@ class _WithGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            # Fails when it is differentiated again.
+            # Fails when it is differentiated again. (torch has no types for apply.)
             whole = torch.empty(0, dtype=torch.int64)
             return ScaledGradient.apply(ctx.scores, grad_outputs[0], ctx.gradient, whole), None, None  # type: ignore[no-untyped-call]
         return ctx.gradient * grad_outputs[0], None, None
