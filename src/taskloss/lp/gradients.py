@@ -22,28 +22,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from taskloss.kernels import lp_batch, lp_sensitivities
-from taskloss.lp.arrays import Arrays
-from taskloss.lp.coordinates import array_of, total_of
+from taskloss.lp.either import Array, module_of, tensor_of, total_of
+from taskloss.lp.engine import Engine, Found
 from taskloss.lp.problem import LinearProgram
-from taskloss.lp.run import Found
-from taskloss.lp.threads import in_threads
 
 
 class Adjoint(NamedTuple):
     """The gradient of a number in the data of the programs, a row an item; A's is the sum of ``left right'`` of the pairs."""
 
-    cost: np.ndarray
-    sides: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    pairs: list[tuple[np.ndarray, np.ndarray]]
+    cost: Array
+    sides: Array
+    lower: Array
+    upper: Array
+    pairs: list[tuple[Array, Array]]
 
 
-Differentiate = Callable[[np.ndarray], Adjoint]
+Differentiate = Callable[[Array], Adjoint]
 
 
 class _Attached(torch.autograd.Function):
@@ -53,12 +49,13 @@ class _Attached(torch.autograd.Function):
     def forward(
         ctx: Any,
         problem: LinearProgram,
+        engine: Engine,
         outputs: tuple[torch.Tensor, torch.Tensor],
         adjoints: tuple[Differentiate | None, Differentiate],
         *data: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.set_materialize_grads(False)
-        ctx.problem, ctx.adjoints = problem, adjoints
+        ctx.problem, ctx.engine, ctx.adjoints = problem, engine, adjoints
         ctx.save_for_backward(*data)
         if adjoints[0] is None:
             ctx.mark_non_differentiable(outputs[0])
@@ -68,15 +65,15 @@ class _Attached(torch.autograd.Function):
     def backward(ctx: Any, *bars: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         problem: LinearProgram = ctx.problem
         found = [
-            adjoint(array_of(bar).reshape(problem.batch_size or 1, -1))
+            adjoint(ctx.engine.read(bar).reshape(problem.batch_size or 1, -1))
             for adjoint, bar in zip(ctx.adjoints, bars, strict=True)
             if adjoint is not None and bar is not None
         ]
-        gradients = _gradients(problem, found, ctx.needs_input_grad[3:])
+        gradients = _gradients(problem, found, ctx.needs_input_grad[4:])
         if torch.is_grad_enabled():
             # Only when the caller wants to differentiate the result again. (torch has no types for apply.)
             gradients = [g if g is None else _NotTwice.apply(g, *ctx.saved_tensors, *bars) for g in gradients]  # type: ignore[no-untyped-call]
-        return None, None, None, *gradients
+        return None, None, None, None, *gradients
 
 
 class _NotTwice(torch.autograd.Function):
@@ -95,14 +92,19 @@ class _NotTwice(torch.autograd.Function):
 
 
 def attached(
-    problem: LinearProgram, x: torch.Tensor, objective: torch.Tensor, of_x: Differentiate | None, of_value: Differentiate
+    problem: LinearProgram,
+    engine: Engine,
+    x: torch.Tensor,
+    objective: torch.Tensor,
+    of_x: Differentiate | None,
+    of_value: Differentiate,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Both as functions of the data of the problem."""
     ub, eq = (None if matrix is None else matrix.values for matrix in problem.matrices)
     data = (problem.c, ub, problem.b_ub, eq, problem.b_eq, problem.lower, problem.upper)
     outputs = (x, objective), (of_x, of_value)
     # torch has no types for apply.
-    result: tuple[torch.Tensor, torch.Tensor] = _Attached.apply(problem, *outputs, *data)  # type: ignore[no-untyped-call]
+    result: tuple[torch.Tensor, torch.Tensor] = _Attached.apply(problem, engine, *outputs, *data)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -111,11 +113,11 @@ def _gradients(problem: LinearProgram, adjoints: list[Adjoint], needed: Sequence
     ub = problem.num_inequalities
     rows = slice(0, ub), slice(ub, None)
 
-    def of_vector(like: torch.Tensor | None, parts: list[np.ndarray]) -> torch.Tensor | None:
+    def of_vector(like: torch.Tensor | None, parts: list[Array]) -> torch.Tensor | None:
         if like is None or not parts:
             return None
         total = total_of(parts)
-        return torch.from_numpy(np.ascontiguousarray(total) if like.ndim == 2 else total.sum(0)).to(like)
+        return tensor_of(total if like.ndim == 2 else total.sum(0)).to(like)
 
     def of_matrix(side: int) -> torch.Tensor | None:
         matrix = problem.matrices[side]
@@ -134,89 +136,70 @@ def _gradients(problem: LinearProgram, adjoints: list[Adjoint], needed: Sequence
     return [maker() if need else None for maker, need in zip(makers, needed, strict=True)]
 
 
-def of_value(arrays: Arrays, found: Found) -> Differentiate:
+def of_value(engine: Engine, found: Found) -> Differentiate:
     """The adjoint of the optimal value."""
-    m = arrays.num_rows
+    m = engine.num_rows
+    where = module_of(found.x).where
 
-    def differentiate(bar: np.ndarray) -> Adjoint:
+    def differentiate(bar: Array) -> Adjoint:
         duals = bar * found.multipliers
         bounds = duals[:, m:]
         at_upper = found.multipliers[:, m:] > 0.0
         return Adjoint(
             bar * found.x,
             -duals[:, :m],
-            np.where(at_upper, 0.0, -bounds),
-            np.where(at_upper, -bounds, 0.0),
+            where(at_upper, 0.0, -bounds),
+            where(at_upper, -bounds, 0.0),
             [(duals[:, :m], found.x)],
         )
 
     return differentiate
 
 
-def of_active_set(arrays: Arrays, found: Found) -> Differentiate:
+def of_active_set(engine: Engine, found: Found) -> Differentiate:
     """The adjoint of x as the solution of the equations of its active set."""
-    m = arrays.num_rows
+    m = engine.num_rows
+    module = module_of(found.x)
+    where = module.where
     active = found.at_low | found.at_high
     at_bound = active[:, m:]
 
-    def differentiate(bar: np.ndarray) -> Adjoint:
-        unseen, duals, held = _solve_active(arrays, active, np.where(at_bound, 0.0, bar))
+    def differentiate(bar: Array) -> Adjoint:
+        unseen, duals, held = engine.solve_active(active, where(at_bound, 0.0, bar))
         moved = bar - held
         pairs = [(-duals, found.x)]
         if not found.determined.all():
-            _, least, _ = _solve_active(arrays, active, found.x)
-            pairs.append((least, np.where(at_bound, 0.0, unseen)))
+            _, least, _ = engine.solve_active(active, found.x)
+            pairs.append((least, where(at_bound, 0.0, unseen)))
         return Adjoint(
-            np.zeros_like(bar),
+            module.zeros_like(bar),
             duals,
-            np.where(found.at_low[:, m:], moved, 0.0),
-            np.where(found.at_high[:, m:], moved, 0.0),
+            where(found.at_low[:, m:], moved, 0.0),
+            where(found.at_high[:, m:], moved, 0.0),
             pairs,
         )
 
     return differentiate
 
 
-def _solve_active(arrays: Arrays, active: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """``(I - B^+ B) right``, ``lam = B^{+T} right`` and ``A' lam`` for the active lines of every item."""
-    unseen, duals = np.empty_like(right), np.zeros((len(right), arrays.num_rows))
-    held = np.empty_like(right)
-    in_threads(
-        len(right),
-        lambda some: lp_sensitivities.sensitivities_many(
-            arrays.pattern_for(some), arrays.entries, active, right, some, unseen, duals, held
-        ),
-        arrays.work,
-    )
-    return unseen, duals, held
-
-
-def of_smoothed(arrays: Arrays, x: np.ndarray, multipliers: np.ndarray, epsilon: float) -> Differentiate:
+def of_smoothed(engine: Engine, x: Array, multipliers: Array, epsilon: float, ridge: float) -> Differentiate:
     """The adjoint of the minimizer ``x`` of the penalty function, whose ``multipliers`` tell the lines that it oversteps."""
-    m = arrays.num_rows
-    equation = arrays.low == arrays.high
+    m = engine.num_rows
+    where = module_of(x).where
+    equation = engine.low == engine.high
     active = (multipliers != 0.0) | equation
     at_high = (multipliers > 0.0) | equation
-    limits = np.where(active, np.where(at_high, arrays.high, arrays.low), 0.0)
+    limits = where(active, where(at_high, engine.high, engine.low), 0.0)
 
-    def differentiate(bar: np.ndarray) -> Adjoint:
-        direction, values, change = np.empty_like(bar), np.empty_like(limits), np.empty_like(limits)
-        in_threads(
-            len(bar),
-            lambda some: lp_sensitivities.penalty_solve_many(
-                arrays.pattern, *arrays.program(), active, 1.0 / epsilon, -bar, some, direction
-            ),
-            arrays.work,
-        )
-        lp_batch.values_many(arrays.pattern, arrays.entries, x, values)
-        lp_batch.values_many(arrays.pattern, arrays.entries, direction, change)
-        missed = np.where(active, values - limits, 0.0)[:, :m] / epsilon
-        change = np.where(active, change, 0.0) / epsilon
+    def differentiate(bar: Array) -> Adjoint:
+        direction = engine.solve_penalty(active, epsilon, ridge, -bar)
+        missed = where(active, engine.values(x) - limits, 0.0)[:, :m] / epsilon
+        change = where(active, engine.values(direction), 0.0) / epsilon
         return Adjoint(
             direction,
             -change[:, :m],
-            np.where(at_high[:, m:], 0.0, -change[:, m:]),
-            np.where(at_high[:, m:], -change[:, m:], 0.0),
+            where(at_high[:, m:], 0.0, -change[:, m:]),
+            where(at_high[:, m:], -change[:, m:], 0.0),
             [(missed, direction), (change[:, :m], x)],
         )
 

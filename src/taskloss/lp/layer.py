@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-import numpy as np
 import torch
 
 from taskloss._checks import check_choice, check_count, check_positive
-from taskloss.kernels import lp_batch
-from taskloss.lp.arrays import Arrays, arrays_of
+from taskloss.lp.engine import Settings
 from taskloss.lp.gradients import attached, of_active_set, of_smoothed, of_value
 from taskloss.lp.problem import LinearProgram
-from taskloss.lp.run import Settings
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import solve_arrays
-from taskloss.lp.threads import in_threads
+from taskloss.lp.solver import engine_for
 from taskloss.lp.unrolled import newton_steps
 
 GRADIENTS = ("active_set", "unrolled", "value", "smoothed")
@@ -32,6 +27,7 @@ def differentiable_solve(
     tolerance: float = 1e-8,
     max_steps: int = 2000,
     warm_start: Solution | None = None,
+    engine: str = "compiled",
 ) -> Solution:
     """Solve, with ``x`` and ``objective`` attached to the graph.
 
@@ -44,6 +40,8 @@ def differentiable_solve(
     - ``"unrolled"``: that same minimizer (ridge 0 unless given), differentiated through its last ``steps`` Newton steps,
       dense. For a check of the others and for the paper's burn-in, while the active set still changes.
     - ``"value"``: x carries none. For losses of the optimal value alone; the cheapest.
+
+    The other arguments are those of ``solve``.
 
     >>> import torch
     >>> b = torch.tensor([-1.0], requires_grad=True)
@@ -60,39 +58,21 @@ def differentiable_solve(
         raise ValueError(f"ridge must be a number of at least zero, got {ridge!r}")
     check_positive("tolerance", tolerance)
     check_count("max_steps", max_steps)
-    arrays = arrays_of(problem)
-    found = solve_arrays(arrays, Settings(tolerance=tolerance, max_steps=max_steps), warm_start)
+    solver = engine_for(problem, engine)
+    found = solver.solve(Settings(tolerance=tolerance, max_steps=max_steps), warm_start)
     form = problem.form
     x, of_x = found.x, None
     if gradient == "active_set":
-        of_x = of_active_set(arrays, found)
+        of_x = of_active_set(solver, found)
     elif gradient != "value":
-        arrays = dataclasses.replace(arrays, quadratic=np.full_like(arrays.cost, ridge))
-        minimizer, multipliers = _minimize_penalty(arrays, found.x, epsilon, max_steps)
-        x = minimizer
+        x, multipliers = solver.minimize_penalty(found.x, epsilon, ridge, max_steps)
         if gradient == "smoothed":
-            of_x = of_smoothed(arrays, minimizer, multipliers, epsilon)
+            of_x = of_smoothed(solver, x, multipliers, epsilon, ridge)
     outputs = form.tensor(x), form.tensor(found.objective)
-    attached_x, objective = attached(problem, *outputs, of_x, of_value(arrays, found))
+    attached_x, objective = attached(problem, solver, *outputs, of_x, of_value(solver, found))
     if gradient == "unrolled":
         attached_x = newton_steps(problem, outputs[0], epsilon, ridge, steps)
     return Solution(attached_x, objective, found, form)
-
-
-def _minimize_penalty(arrays: Arrays, start: np.ndarray, epsilon: float, max_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The minimizer of the penalty function and its multipliers, started from the solution of the program."""
-    x = np.where(np.isfinite(start), start, 0.0)
-    multipliers = np.zeros_like(arrays.low)
-    items = len(x)
-    steps, no_trace, unknown = np.zeros(items, np.int64), np.empty((items, 0, x.shape[1])), np.full(items, np.inf)
-    in_threads(
-        items,
-        lambda some: lp_batch.multipliers_many(
-            arrays.pattern, *arrays.program(), x, multipliers, some, 1.0 / epsilon, 1, 1e-12, max_steps, no_trace, steps, unknown
-        ),
-        arrays.work,
-    )
-    return x, multipliers
 
 
 class LPLayer(torch.nn.Module):

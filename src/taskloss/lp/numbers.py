@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from taskloss.kernels.lp_batch import make_sound
-from taskloss.lp.coordinates import Coordinates, array_of
+from taskloss.lp.coordinates import Coordinates
+from taskloss.lp.either import array_of
 
 if TYPE_CHECKING:
     from taskloss.lp.problem import LinearProgram

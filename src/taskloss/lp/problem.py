@@ -57,9 +57,12 @@ class LinearProgram:
                 object.__setattr__(self, name, bound)
         self._check_batch()
         self._check_kind()
-        # The first solve takes the numbers; most programs are solved once.
-        numbers = self._read()
-        self.__dict__["_checked"] = self._versions(), numbers
+        if self.c.is_cpu:
+            # The first solve takes the numbers; most programs are solved once.
+            numbers = self._read()
+            self.__dict__["_checked"] = self._versions(), numbers
+        else:
+            self.refresh()
 
     @property
     def num_variables(self) -> int:
@@ -83,13 +86,21 @@ class LinearProgram:
             return numbers
         return self._read()
 
+    def refresh(self) -> None:
+        """Find the entries of the matrices as they are now, and check all numbers where they are."""
+        self._find_entries()
+        self._check_numbers()
+
     def _read(self) -> Numbers:
-        matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
-        object.__setattr__(self, "matrices", matrices)
+        self._find_entries()
         numbers = numbers_of(self)
         if not numbers.make_sound():
-            self._explain_numbers()
+            self._check_numbers()
         return numbers
+
+    def _find_entries(self) -> None:
+        matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
+        object.__setattr__(self, "matrices", matrices)
 
     def _versions(self) -> tuple[int, ...] | None:
         """How often each tensor was changed in place; None if that is not known of all."""
@@ -154,8 +165,8 @@ class LinearProgram:
                     f"expected one dtype and device: {name}.to(c)"
                 )
 
-    def _explain_numbers(self) -> None:
-        """Say which numbers are not sound."""
+    def _check_numbers(self) -> None:
+        """Say which numbers are not sound, if any."""
         values = [None if matrix is None else matrix.values for matrix in self.matrices]
         for name, value in (("c", self.c), ("A_ub", values[0]), ("A_eq", values[1]), ("b_eq", self.b_eq)):
             if value is not None and not bool(value.isfinite().all()):

@@ -5,12 +5,11 @@ See ``lp.solver`` for what the methods are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from taskloss.kernels import lp_batch
 from taskloss.lp.arrays import Arrays
+from taskloss.lp.engine import Found, Settings
 from taskloss.lp.solution import Status
 
 INTERIOR_STEPS = 200
@@ -23,38 +22,6 @@ GUESS = 1e-6
 """So near a solution it is worth guessing which lines are active."""
 TIGHT = 1e-9
 """A line of a scaled program is at its limit when it is nearer than this."""
-
-
-class Settings(NamedTuple):
-    """Of ``solve``."""
-
-    method: str = "newton"
-    epsilon: float = 1e-3
-    tolerance: float = 1e-8
-    max_steps: int = 2000
-    trace: bool = False
-
-
-class Found(NamedTuple):
-    """Where the runs ended, in the units of the problem, a row an item.
-
-    ``x (B, n)``; of the lines, ``(B, m + n)``: ``multipliers`` (above zero at an upper limit, below zero at a lower one), and
-    which stand at a limit (an equation or a fixed variable at the upper). Of each item: ``determined``, is there no other
-    solution? The others as in ``Solution``.
-    """
-
-    x: np.ndarray
-    multipliers: np.ndarray
-    at_low: np.ndarray
-    at_high: np.ndarray
-    objective: np.ndarray
-    error: np.ndarray
-    gap: np.ndarray
-    steps: np.ndarray
-    determined: np.ndarray
-    statuses: np.ndarray
-    certificates: list[np.ndarray | None]
-    traces: list[np.ndarray]
 
 
 class Run:

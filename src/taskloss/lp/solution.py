@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
+from taskloss.lp.either import Array, tensor_of
+
 if TYPE_CHECKING:
-    from taskloss.lp.run import Found
+    from taskloss.lp.engine import Found
 
 
 class Status(enum.IntEnum):
@@ -67,13 +69,14 @@ class Form(NamedTuple):
     inequalities: int
     rows: int
 
-    def tensor(self, array: np.ndarray) -> torch.Tensor:
+    def tensor(self, array: Array) -> torch.Tensor:
         """An array with a row or a number an item as a tensor with memory of its own."""
-        return self.converted(np.array(array if self.batched else array[0]))
+        own = array if self.batched else array[0]
+        return self.converted(own.clone() if isinstance(own, torch.Tensor) else np.array(own))
 
-    def converted(self, array: np.ndarray) -> torch.Tensor:
+    def converted(self, array: Array) -> torch.Tensor:
         """An array as a tensor."""
-        result = torch.from_numpy(array)
+        result = tensor_of(array)
         return result.to(self.device, self.dtype if result.is_floating_point() else result.dtype)
 
 
@@ -93,7 +96,7 @@ class Solution:
     @functools.cached_property
     def dual_ub(self) -> torch.Tensor:
         """``(m,) >= 0``. The duals satisfy ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``."""
-        return self.form.tensor(np.maximum(self.found.multipliers[:, : self.form.inequalities], 0.0))
+        return self.form.tensor(self.found.multipliers[:, : self.form.inequalities].clip(0.0))
 
     @functools.cached_property
     def dual_eq(self) -> torch.Tensor:
@@ -103,12 +106,12 @@ class Solution:
     @functools.cached_property
     def dual_lower(self) -> torch.Tensor:
         """``(n,) >= 0``."""
-        return self.form.tensor(np.maximum(-self.found.multipliers[:, self.form.rows :], 0.0))
+        return self.form.tensor((-self.found.multipliers[:, self.form.rows :]).clip(0.0))
 
     @functools.cached_property
     def dual_upper(self) -> torch.Tensor:
         """``(n,) >= 0``."""
-        return self.form.tensor(np.maximum(self.found.multipliers[:, self.form.rows :], 0.0))
+        return self.form.tensor(self.found.multipliers[:, self.form.rows :].clip(0.0))
 
     @functools.cached_property
     def active(self) -> ActiveSet:

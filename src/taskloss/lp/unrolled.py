@@ -62,26 +62,28 @@ def newton_steps(problem: LinearProgram, x: torch.Tensor, epsilon: float, ridge:
         damping = ridge + 1e-10 / epsilon
         hessian = hessian + damping * torch.eye(hessian.shape[-1], dtype=hessian.dtype, device=hessian.device)
         direction = -torch.linalg.solve(hessian, gradient)
-        length = _exact_step(lines, low, high, values, direction, gradient, ridge, epsilon)
+        slope = (gradient * direction).sum(-1)
+        curvature = ridge * direction.square().sum(-1)
+        length = exact_step(low, high, values, torch.einsum("bij,bj->bi", lines, direction), slope, curvature, epsilon)
         iterate = iterate + length[:, None] * direction
     return iterate if x.ndim == 2 else iterate[0]
 
 
 @torch.no_grad()
-def _exact_step(
-    lines: torch.Tensor,
+def exact_step(
     low: torch.Tensor,
     high: torch.Tensor,
     values: torch.Tensor,
-    direction: torch.Tensor,
-    gradient: torch.Tensor,
-    ridge: float,
+    change: torch.Tensor,
+    slope: torch.Tensor,
+    curvature: torch.Tensor,
     epsilon: float,
 ) -> torch.Tensor:
-    """The minimizer along the direction: the slope is piecewise linear, so sort its kinks and find where it turns positive."""
-    change = torch.einsum("bij,bj->bi", lines, direction)
-    slope = (gradient * direction).sum(-1, keepdim=True)
-    curvature = ridge * direction.square().sum(-1, keepdim=True)
+    """The step to the minimizer along a direction, ``(B,)``: the slope is piecewise linear, so sort its kinks, find its zero.
+
+    ``values`` of the lines and their ``change`` by a step of 1; ``slope`` at the start, ``curvature`` without the violations.
+    """
+    slope, curvature = slope[:, None], curvature[:, None]
     square = change.square() / epsilon
     equation = low == high
     outside = (values > high) | (values < low) | equation
