@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import taskloss as tl
-from tests import elsewhere
 from tests.contract.cases import every_loss, every_task, example, needs_one_score_a_sample, scores_shape, value_and_gradient
 
 pytestmark = [every_task, every_loss]
@@ -29,15 +28,6 @@ def test_any_float_dtype(task, make_loss, dtype, device):
     assert value.device.type == gradient.device.type == device
     torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(gradient, expected_gradient.to(dtype))
-
-
-def test_another_device(task, make_loss):
-    scores, target = example(task)
-    expected, expected_gradient = value_and_gradient(make_loss(task), scores, target)
-    value, gradient = value_and_gradient(make_loss(task), scores.to(elsewhere.NAME), target.to(elsewhere.NAME))
-    assert value.device.type == gradient.device.type == elsewhere.NAME
-    assert torch.equal(value.cpu(), expected)
-    assert torch.equal(gradient.cpu(), expected_gradient)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.bfloat16])

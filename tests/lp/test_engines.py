@@ -1,4 +1,4 @@
-"""The engine in torch: against HiGHS and the compiled one, and on a device of its own."""
+"""The engine in torch against HiGHS and the compiled one. On a device of its own: ``tests.another_device``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from taskloss.lp import LinearProgram, LPLayer, SparseMatrix, Status, differentiable_solve, solve
-from tests import elsewhere
+from taskloss.lp import LinearProgram, Status, differentiable_solve, solve
 from tests.lp.test_gradients import random_program
 from tests.lp.test_solver import check_certificate, problem_of
 from tests.oracles.linear_programs import GENERATORS, highs, instances, rescaled, violations
@@ -52,7 +51,8 @@ def test_most_programs_need_no_other_engine(monkeypatch):
     assert not continued
 
 
-def gradients(data, device, mode, engine):
+def gradients(data, mode, engine, device="cpu"):
+    """The solution, and the gradients of its value and of a linear function of x, brought to the CPU."""
     leaves = [tensor.clone().to(device).requires_grad_() for tensor in data]
     solution = differentiable_solve(LinearProgram(*leaves), gradient=mode, epsilon=0.05, tolerance=1e-10, engine=engine)
     weight = torch.arange(1.0, 6.0, dtype=torch.float64).to(device)
@@ -66,63 +66,11 @@ def gradients(data, device, mode, engine):
 def test_gradients_are_those_of_the_compiled_engine(mode, batch):
     for seed in range(6):
         data = random_program(seed, batch)
-        (solution, found), (expected_solution, expected) = (gradients(data, "cpu", mode, name) for name in ("torch", "compiled"))
+        (solution, found), (expected_solution, expected) = (gradients(data, mode, name) for name in ("torch", "compiled"))
         for field in ("x", "objective", "dual_ub", "dual_eq", "dual_lower", "dual_upper"):
             torch.testing.assert_close(getattr(solution, field), getattr(expected_solution, field), rtol=1e-8, atol=1e-10)
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("engine", ["torch", "compiled"])
-@pytest.mark.parametrize("mode", MODES)
-def test_another_device(mode, engine):
-    """Everything is where the data are; with the engine in torch nothing but yes and no comes to the CPU."""
-    data = random_program(1, (3,))
-    _, expected = gradients(data, "cpu", mode, engine)
-    elsewhere.brought_back.clear()
-    leaves = [tensor.to(elsewhere.NAME).requires_grad_() for tensor in data]
-    solution = differentiable_solve(LinearProgram(*leaves), gradient=mode, epsilon=0.05, tolerance=1e-10, engine=engine)
-    weight = torch.arange(1.0, 6.0, dtype=torch.float64).to(elsewhere.NAME)
-    (solution.objective.sum() if mode == "value" else (solution.x * weight).sum() + solution.objective.sum()).backward()
-    assert engine == "compiled" or elsewhere.brought_back == []
-    for field in (solution.x, solution.dual_ub, solution.gap, solution.active.rows, solution.unique, solution.iterations):
-        assert field.device.type == elsewhere.NAME
-    for leaf, gradient in zip(leaves, expected, strict=True):
-        found = torch.zeros_like(gradient) if leaf.grad is None else leaf.grad.cpu()
-        torch.testing.assert_close(found, gradient)
-    assert solution.statuses == (Status.OPTIMAL,) * 3
-
-
-def test_sparse_matrices_on_another_device():
-    values = torch.tensor([[1.0, 1.0, 2.0, 1.0], [1.0, 2.0, 3.0, 1.0]])
-    places = SparseMatrix([0, 0, 1, 1], [0, 1, 0, 1], values, (2, 2))
-    found = []
-    for device in ("cpu", elsewhere.NAME):
-        leaf = values.clone().to(device).requires_grad_()
-        cost, side = torch.tensor([-3.0, -2.0]).to(device), torch.tensor([4.0, 6.0]).to(device)
-        plans = LPLayer(engine="torch")(cost, A_ub=places.with_values(leaf), b_ub=side, lower=0.0)
-        plans.x.sum().backward()
-        found.append((plans.x.detach().cpu(), leaf.grad.cpu()))
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_what_torch_does_not_finish_is_continued():
-    """Of a batch on another device: a vertex, an infeasible program, an unbounded one, a whole face of solutions."""
-    cost = torch.tensor([[1.0, 2.0], [1.0, 2.0], [-1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    sides = torch.tensor([[-1.0, 5.0], [-1.0, -2.0], [-1.0, torch.inf], [-1.0, 5.0]], dtype=torch.float64)
-    rows = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
-    lower = torch.zeros(2, dtype=torch.float64)
-    moved = (tensor.to(elsewhere.NAME) for tensor in (cost, rows, sides))
-    solution = solve(LinearProgram(*moved, lower=lower.to(elsewhere.NAME)), engine="torch")
-    expected = solve(LinearProgram(cost, rows, sides, lower=lower))
-    assert solution.statuses == expected.statuses == (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED, Status.OPTIMAL)
-    torch.testing.assert_close(solution.x.cpu()[[0, 3]], expected.x[[0, 3]])
-    assert solution.x[3].tolist() == pytest.approx([0.5, 0.5])
-    assert solution.unique.tolist() == [True, False, False, False]
-    for found, known in zip(solution.certificates, expected.certificates, strict=True):
-        assert (found is None) == (known is None)
-        assert found is None or found.device.type == elsewhere.NAME
 
 
 def test_a_warm_start_takes_no_step():
@@ -136,10 +84,9 @@ def test_a_warm_start_takes_no_step():
         solve(LinearProgram(*random_program(0)), engine="torch", warm_start=first)
 
 
-@pytest.mark.parametrize("device", ["cpu", elsewhere.NAME])
-def test_data_changed_in_place_are_read_again(device):
-    upper = torch.ones(1).to(device)
-    problem = LinearProgram(-torch.ones(1).to(device), upper=upper)
+def test_data_changed_in_place_are_read_again():
+    upper = torch.ones(1)
+    problem = LinearProgram(-torch.ones(1), upper=upper)
     assert solve(problem, engine="torch").x.tolist() == [1.0]
     upper.fill_(2.0)
     assert solve(problem, engine="torch").x.tolist() == [2.0]
