@@ -139,14 +139,25 @@ def where_positive(_, condition, one, other):
 @_intrinsic
 def size_of(_, value):
     """Without its sign."""
+    return value(value), _of_each("fabs")
+
+
+@_intrinsic
+def root_of(_, value):
+    """The square root in every lane."""
+    return value(value), _of_each("sqrt")
+
+
+def _of_each(name: str) -> Callable[..., Any]:
+    """What writes a function of the machine that works on every lane."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = arguments[0].type
-        name = f"llvm.fabs.v{kind.count}f64" if isinstance(kind, ir.VectorType) else "llvm.fabs.f64"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)
+        full_name = f"llvm.{name}.v{kind.count}f64" if isinstance(kind, ir.VectorType) else f"llvm.{name}.f64"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), full_name)
         return builder.call(function, arguments)
 
-    return value(value), generate
+    return generate
 
 
 def _zeros(kind: ir.Type) -> Any:

@@ -16,17 +16,11 @@ from taskloss.kernels.lp_certificates import proves_infeasible, proves_unbounded
 from taskloss.kernels.lp_groups import group_of, load_program, load_rows, make_program, program_of, store_rows
 from taskloss.kernels.lp_interior import interior_method
 from taskloss.kernels.lp_multipliers import multiplier_method
-from taskloss.kernels.lp_polish import drop_small_multipliers, factorize_active, polish_dual, polish_primal, write_determined
-from taskloss.kernels.lp_program import (
-    Program,
-    make_system,
-    optimality_error,
-    relative_gap,
-    write_values,
-    write_values_of_one,
-)
-from taskloss.kernels.lp_scaling import equilibrate, scale_program
-from taskloss.kernels.lp_step import make_room
+from taskloss.kernels.lp_optimality import check_one, check_pair, make_check
+from taskloss.kernels.lp_polish import factorize_active, find_active, make_polish, polish_dual, polish_primal, write_determined
+from taskloss.kernels.lp_program import Program, make_system, write_values_of_one
+from taskloss.kernels.lp_scaling import equilibrate, make_scaling, scale_program
+from taskloss.kernels.lp_step import make_lanes, make_room
 
 UNLIMITED = 1e20
 """A limit beyond this counts as none."""
@@ -53,13 +47,25 @@ def make_sound(entries, cost, low, high):
 
 
 @kernel
-def scale_many(pattern, entries, cost, low, high, row_scale, column_scale, limit_scale, cost_scale):
-    """Equilibrate all the items in place; the scales are written."""
-    for item in range(len(cost)):
-        equilibrate(pattern, entries[item], row_scale[item], column_scale[item])
-        limit_scale[item], cost_scale[item] = scale_program(
-            pattern, entries[item], cost[item], low[item], high[item], row_scale[item], column_scale[item]
-        )
+def scale_many(pattern, entries, cost, quadratic, low, high, items, row_scale, column_scale, limit_scale, cost_scale):
+    """Equilibrate ``items`` in place; the scales are written."""
+    program = make_program(pattern, entries, cost, low)
+    scaling = make_scaling(pattern)
+    width = len(pattern.lanes)
+    for begin in range(0, len(items), width):
+        group = group_of(items, begin, pattern.lanes)
+        load_program(entries, cost, quadratic, low, high, group, program)
+        equilibrate(pattern, program.entries, scaling)
+        scale_program(pattern, program, scaling)
+        store_rows(program.entries, group, entries)
+        store_rows(program.cost, group, cost)
+        store_rows(program.low, group, low)
+        store_rows(program.high, group, high)
+        store_rows(scaling.rows, group, row_scale)
+        store_rows(scaling.columns, group, column_scale)
+        for lane in range(width):
+            limit_scale[group[lane]] = scaling.limit[lane]
+            cost_scale[group[lane]] = scaling.cost[lane]
 
 
 @kernel
@@ -86,6 +92,7 @@ def interior_many(
     width = len(pattern.lanes)
     system = make_system(pattern)
     room = make_room(pattern)
+    lanes = make_lanes(width)
     program = make_program(pattern, entries, cost, low)
     lane_x = np.empty((cost.shape[1], width))
     lane_multipliers = np.empty((low.shape[1], width))
@@ -93,11 +100,12 @@ def interior_many(
         group = group_of(items, begin, pattern.lanes)
         load_program(entries, cost, quadratic, low, high, group, program)
         load_rows(multipliers, group, lane_multipliers)
-        errors, used = interior_method(
+        interior_method(
             pattern,
             program,
             system,
             room,
+            lanes,
             lane_x,
             lane_multipliers,
             softness,
@@ -107,13 +115,13 @@ def interior_many(
             max_steps,
             trace,
             group,
-            steps[group],
+            steps,
         )
         store_rows(lane_x, group, x)
         store_rows(lane_multipliers, group, multipliers)
         for lane in range(min(width, len(items) - begin)):
-            error[group[lane]] = errors[lane]
-            steps[group[lane]] += used[lane]
+            error[group[lane]] = lanes.best[lane]
+            steps[group[lane]] += lanes.steps[lane]
 
 
 @kernel
@@ -141,6 +149,7 @@ def multipliers_many(
     tolerance then, stays as it was.
     """
     system = make_system(pattern)
+    check = make_check(pattern)
     for item in items:
         program = program_of(entries, cost, quadratic, low, high, item)
         old_x = x[item].copy()
@@ -157,7 +166,7 @@ def multipliers_many(
             max_steps,
             trace[item, steps[item] :],
         )
-        reached = optimality_error(pattern, program, x[item], multipliers[item])
+        reached = check_one(pattern, program, x[item], multipliers[item], check)
         if reached > max(error[item], tolerance):
             x[item] = old_x
             multipliers[item] = old_multipliers
@@ -166,47 +175,44 @@ def multipliers_many(
 
 
 @kernel
-def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, guess, determined):
-    """Solve the equations of the active lines; ``determined`` tells which items have no other solution.
+def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, guess, determined, error):
+    """Solve the equations of the active lines. ``determined`` tells which items have no other solution, ``error`` how good it is.
 
     Active are the lines with a multiplier; with ``guess``, those whose multiplier exceeds the distance from the limit, as they do
     near a solution. The other multipliers then become zero.
     """
     width = len(pattern.lanes)
-    lines = low.shape[1]
     system = make_system(pattern)
     program = make_program(pattern, entries, cost, low)
+    room = make_polish(pattern)
+    check = make_check(pattern)
     lane_x = np.empty((cost.shape[1], width))
-    lane_multipliers = np.empty((lines, width))
-    values = np.empty((lines, width))
-    active = np.empty((lines, width), np.bool_)
-    lane_determined = np.empty(width, np.bool_)
+    lane_multipliers = np.empty((low.shape[1], width))
     for begin in range(0, len(items), width):
         group = group_of(items, begin, pattern.lanes)
         load_program(entries, cost, quadratic, low, high, group, program)
         load_rows(x, group, lane_x)
         load_rows(multipliers, group, lane_multipliers)
-        if guess:
-            write_values(pattern, program.entries, lane_x, values)
-            drop_small_multipliers(program, values, lane_multipliers)
-        for line in range(lines):
-            for lane in range(width):
-                fixed = program.low[line, lane] == program.high[line, lane]
-                active[line, lane] = lane_multipliers[line, lane] != 0.0 or fixed
-        factorize_active(pattern, program.entries, system, active)
-        polish_primal(pattern, program, system, lane_x, lane_multipliers, active)
-        polish_dual(pattern, program, system, lane_x, lane_multipliers, active)
-        write_determined(pattern, system, active, lane_determined)
+        find_active(pattern, program, lane_x, lane_multipliers, guess, room)
+        factorize_active(pattern, program.entries, system, room.active)
+        polish_primal(pattern, program, system, lane_x, room)
+        polish_dual(pattern, program, system, lane_x, lane_multipliers, room)
+        write_determined(pattern, system, room)
+        check_pair(pattern, program, lane_x, lane_multipliers, check)
         store_rows(lane_x, group, x)
         store_rows(lane_multipliers, group, multipliers)
-        determined[group] = lane_determined
+        for lane in range(width):
+            determined[group[lane]] = room.judged[lane] < 1e-6
+            error[group[lane]] = check.error[lane]
 
 
 @kernel
 def errors_many(pattern, entries, cost, quadratic, low, high, x, multipliers, items, error):
     """How far each item is from optimal."""
+    check = make_check(pattern)
     for item in items:
-        error[item] = optimality_error(pattern, program_of(entries, cost, quadratic, low, high, item), x[item], multipliers[item])
+        program = program_of(entries, cost, quadratic, low, high, item)
+        error[item] = check_one(pattern, program, x[item], multipliers[item], check)
 
 
 @kernel
@@ -217,15 +223,13 @@ def finish_many(
     quadratic,
     low,
     high,
-    scaled_entries,
-    scaled_low,
-    scaled_high,
     scaled_x,
     scaled_multipliers,
     row_scale,
     column_scale,
     limit_scale,
     cost_scale,
+    items,
     x,
     multipliers,
     tight,
@@ -240,23 +244,38 @@ def finish_many(
     variable counts as at the upper one. ``error`` is that of the scaled program; that of the program as given, if it is larger,
     takes its place.
     """
-    lines = low.shape[1]
+    width = len(pattern.lanes)
+    n = cost.shape[1]
     m = row_scale.shape[1]
-    values = np.empty(lines)
-    for item in range(len(x)):
-        x[item] = scaled_x[item] * (column_scale[item] / limit_scale[item])
-        multipliers[item, :m] = scaled_multipliers[item, :m] * (row_scale[item] / cost_scale[item])
-        multipliers[item, m:] = scaled_multipliers[item, m:] / (column_scale[item] * cost_scale[item])
-        write_values_of_one(pattern, scaled_entries[item], scaled_x[item], values)
-        for line in range(lines):
-            multiplier = scaled_multipliers[item, line]
-            lower = scaled_low[item, line]
-            upper = scaled_high[item, line]
-            at_high[item, line] = abs(upper - values[line]) <= tight or multiplier > 0.0 or lower == upper
-            at_low[item, line] = (abs(values[line] - lower) <= tight or multiplier < 0.0) and not at_high[item, line]
-        program = program_of(entries, cost, quadratic, low, high, item)
-        gap[item] = relative_gap(program, x[item], multipliers[item])
-        error[item] = max(error[item], optimality_error(pattern, program, x[item], multipliers[item]))
+    program = make_program(pattern, entries, cost, low)
+    check = make_check(pattern)
+    lane_x = np.empty((n, width))
+    lane_multipliers = np.empty((m + n, width))
+    for begin in range(0, len(items), width):
+        group = group_of(items, begin, pattern.lanes)
+        for item in group:
+            for column in range(n):
+                x[item, column] = scaled_x[item, column] * (column_scale[item, column] / limit_scale[item])
+            for line in range(m + n):
+                scale = row_scale[item, line] if line < m else 1.0 / column_scale[item, line - m]
+                multipliers[item, line] = scaled_multipliers[item, line] * (scale / cost_scale[item])
+        load_program(entries, cost, quadratic, low, high, group, program)
+        load_rows(x, group, lane_x)
+        load_rows(multipliers, group, lane_multipliers)
+        check_pair(pattern, program, lane_x, lane_multipliers, check)
+        for lane in range(width):
+            item = group[lane]
+            error[item] = max(error[item], check.error[lane])
+            gap[item] = check.gap[lane]
+            for line in range(m + n):
+                scale = row_scale[item, line] if line < m else 1.0 / column_scale[item, line - m]
+                near = tight / (scale * limit_scale[item])
+                multiplier = multipliers[item, line]
+                lower = low[item, line]
+                upper = high[item, line]
+                value = check.values[line, lane]
+                at_high[item, line] = abs(upper - value) <= near or multiplier > 0.0 or lower == upper
+                at_low[item, line] = (abs(value - lower) <= near or multiplier < 0.0) and not at_high[item, line]
 
 
 @kernel

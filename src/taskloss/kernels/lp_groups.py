@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel
+from taskloss.kernels._numba import inner_kernel, plain_kernel
 from taskloss.kernels.lp_program import Program
 
 
@@ -23,7 +23,7 @@ def group_of(items, begin, lanes):
     return group
 
 
-@inner_kernel
+@plain_kernel
 def load_rows(rows, group, in_lanes):
     """Rows of a batch side by side."""
     for lane in range(len(group)):
@@ -32,7 +32,7 @@ def load_rows(rows, group, in_lanes):
             in_lanes[place, lane] = row[place]
 
 
-@inner_kernel
+@plain_kernel
 def store_rows(in_lanes, group, rows):
     """The opposite of ``load_rows``."""
     for lane in range(len(group)):
@@ -56,7 +56,7 @@ def make_program(pattern, entries, cost, low):
     )
 
 
-@inner_kernel
+@plain_kernel
 def load_program(entries, cost, quadratic, low, high, group, program):
     """A group into its room."""
     load_rows(entries, group, program.entries)

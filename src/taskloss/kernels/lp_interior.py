@@ -21,14 +21,15 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
-from taskloss.kernels._numba import inner_kernel
+from taskloss.kernels._numba import merged_kernel, plain_kernel
+from taskloss.kernels.lane_rows import copy, fill
 from taskloss.kernels.lp_program import factorize_system, solve_system, write_stationarity, write_values
 from taskloss.kernels.lp_slacks import complementarity, move, primal_error, write_limits, write_terms
-from taskloss.kernels.lp_step import find_step, make_lanes, write_diagonal, write_entries, write_inverse_theta
+from taskloss.kernels.lp_step import ROUNDS, find_step, reset_lanes, write_diagonal, write_entries, write_inverse_theta
 
 
-@inner_kernel
-def _start(pattern, program, system, x, room):
+@plain_kernel
+def _start(pattern, program, system, x, room, lanes):
     """A start near the middle of the limits: two least-squares problems, then slacks and duals pushed inside (Mehrotra 1992)."""
     n = len(x)
     lines = len(program.low)
@@ -44,31 +45,34 @@ def _start(pattern, program, system, x, room):
             middle[line, lane] = limits.limit[line, lane] if equation else total / max(sides_of_line, 1.0)
             theta[line, lane] = 1.0 if sides_of_line > 0.0 else 0.0 if equation else 1e-6
     write_inverse_theta(pattern.lanes, theta, room.inverse_theta)
-    write_diagonal(pattern, system, limits, theta, room.inverse_theta, 0.0, np.full(width, 1e-6))
-    system.shift[:] = 0.0
+    write_diagonal(pattern, system, limits, theta, room.inverse_theta, 0.0, lanes.shift)
+    fill(pattern.lanes, system.shift, 0.0)
     factorize_system(pattern, system)
     fixed = room.column_change
     for column in range(n):
         for lane in range(width):
             fixed[column, lane] = middle[m + column, lane] if limits.equation[m + column, lane] else 0.0
     write_values(pattern, program.entries, fixed, values)
-    middle[:m] -= values[:m]
-    solve_system(pattern, system, middle[m:], middle[:m], x, room.dual_change, np.inf, 0)
+    for row in range(m):
+        store(middle, row, load(middle, row, pattern.lanes) - load(values, row, pattern.lanes))
+    solve_system(pattern, system, middle[m:], middle[:m], x, room.dual_change, np.inf, ROUNDS)
     for column in range(n):
         for lane in range(width):
             if limits.equation[m + column, lane]:
                 x[column, lane] = fixed[column, lane]
     write_values(pattern, program.entries, x, values)
-    room.right_columns[:] = -program.cost
-    room.right_rows[:] = 0.0
-    solve_system(pattern, system, room.right_columns, room.right_rows, dual[m:], dual[:m], np.inf, 0)
+    zero = in_all(0.0, pattern.lanes)
+    for column in range(n):
+        store(room.right_columns, column, zero - load(program.cost, column, pattern.lanes))
+    fill(pattern.lanes, room.right_rows, 0.0)
+    solve_system(pattern, system, room.right_columns, room.right_rows, dual[m:], dual[:m], np.inf, ROUNDS)
     for lane in range(width):
         _push_inside(limits, values, dual, room.sides, lane)
         for row in range(m):
             room.equation_dual[row, lane] = dual[row, lane] if limits.equation[row, lane] else 0.0
 
 
-@inner_kernel
+@plain_kernel
 def _push_inside(limits, values, dual, sides, lane):
     """Slacks and duals of a lane that are near ``values`` and ``dual``, and positive."""
     lines = len(values)
@@ -96,7 +100,7 @@ def _push_inside(limits, values, dual, sides, lane):
             sides.dual[side, lane] = max(-sign * dual[line, lane], 0.0) + wrong
 
 
-@inner_kernel
+@plain_kernel
 def _write_duals(pattern, program, x, room):
     """Multipliers of all the lines, and what stationarity lacks. A fixed column takes whatever multiplier makes it stationary."""
     lanes = pattern.lanes
@@ -118,7 +122,7 @@ def _write_duals(pattern, program, x, room):
         store(gradient, column, where_positive(fixed, zero, missing))
 
 
-@inner_kernel
+@plain_kernel
 def _judge(pattern, program, x, room, softness, numbers):
     """Complementarity and error of every lane."""
     lanes = pattern.lanes
@@ -151,7 +155,7 @@ def _judge(pattern, program, x, room, softness, numbers):
             numbers.error[lane] = np.inf
 
 
-@inner_kernel
+@plain_kernel
 def _take_note(lanes, lane, step, tolerance, max_steps):
     """Is this the best point of a lane? Whether the lane has ended is noted too."""
     mu, error = lanes.mu[lane], lanes.error[lane]
@@ -170,7 +174,7 @@ def _take_note(lanes, lane, step, tolerance, max_steps):
     lanes.running[lane] = not (best <= tolerance or lost or step >= max_steps)
 
 
-@inner_kernel
+@plain_kernel
 def _keep_better(lanes, better, source, kept):
     """Copy the lanes that are better than before."""
     condition = load(better, 0, lanes)
@@ -178,40 +182,76 @@ def _keep_better(lanes, better, source, kept):
         store(kept, place, where_positive(condition, load(source, place, lanes), load(kept, place, lanes)))
 
 
-@inner_kernel
+@plain_kernel
+def _soften(lanes, softness, room):
+    """Take from the values of the rows by how much they may miss their limits."""
+    factor = in_all(softness, lanes)
+    for row in range(len(room.dual_change)):
+        store(room.values, row, load(room.values, row, lanes) - factor * load(room.duals, row, lanes))
+
+
+@plain_kernel
+def _keep_equations(lanes, limits, dual_change):
+    """Of the changes of the row duals; those of the other rows are in their sides."""
+    for row in range(len(dual_change)):
+        store(dual_change, row, load(dual_change, row, lanes) * load(limits.equation, row, lanes))
+
+
+@plain_kernel
+def _write_trace(x, lane, place):
+    for column in range(len(place)):
+        place[column] = x[column, lane]
+
+
+@merged_kernel
 def interior_method(
-    pattern, program, system, room, x, multipliers, softness, smallest_shift, enough, tolerance, max_steps, traces, items, done
+    pattern,
+    program,
+    system,
+    room,
+    lanes,
+    x,
+    multipliers,
+    softness,
+    smallest_shift,
+    enough,
+    tolerance,
+    max_steps,
+    traces,
+    items,
+    done,
 ):
-    """Follow the central paths; ``x`` and ``multipliers`` receive the best points met. Returns (errors, steps) of the lanes.
+    """Follow the central paths; ``x`` and ``multipliers`` receive the best points met, ``lanes.best`` their errors.
 
     ``softness`` above zero lets the rows miss their limits at a quadratic price: ``min cost'x + |e|^2 / (2 softness)`` with
     ``A x - e`` within the limits, where ``e`` is softness times the row multipliers. ``enough``: the relative error of a step's
-    system that is not refined further. ``traces``: of all items of a batch, ``(items, steps, n)``; ``items``: those in the
-    lanes, which have ``done`` so many steps before.
+    system that is not refined further. ``traces``: of all items of a batch, ``(items, steps, n)``, which have ``done`` so
+    many steps before; ``items``: those in the lanes.
     """
-    m = len(pattern.at_row)
     width = len(pattern.lanes)
     limits, sides, step = room.limits, room.sides, room.step
-    lanes = make_lanes(program, 10.0 * smallest_shift)
     write_limits(program, limits)
-    sides.slack[:] = 1.0
-    sides.dual[:] = 1.0
+    fill(pattern.lanes, sides.slack, 1.0)
+    fill(pattern.lanes, sides.dual, 1.0)
     write_entries(pattern, program, system, limits)
-    _start(pattern, program, system, x, room)
-    room.best_x[:] = x
+    reset_lanes(pattern.lanes, program, 1e-6, lanes)
+    _start(pattern, program, system, x, room, lanes)
+    store(lanes.shift, 0, in_all(10.0 * smallest_shift, pattern.lanes))
+    copy(pattern.lanes, x, room.best_x)
     for count in range(max_steps + 1):
         write_values(pattern, program.entries, x, room.values)
         _write_duals(pattern, program, x, room)
         if softness > 0.0:
-            room.values[:m] -= softness * room.duals[:m]
+            _soften(pattern.lanes, softness, room)
         write_terms(pattern.lanes, limits, sides, room.values, room.terms, room.theta)
         _judge(pattern, program, x, room, softness, lanes)
         running = 0
         for lane in range(width):
             if lanes.running[lane]:
                 _take_note(lanes, lane, count, tolerance, max_steps)
-                if done[lane] + count < traces.shape[1]:
-                    traces[items[lane], done[lane] + count] = x[:, lane]
+                item = items[lane]
+                if done[item] + count < traces.shape[1]:
+                    _write_trace(x, lane, traces[item, done[item] + count])
                 running += lanes.running[lane]
             else:
                 lanes.better[lane] = 0.0
@@ -229,7 +269,6 @@ def interior_method(
         move(pattern.lanes, sides.slack, step.slack, lanes.primal)
         move(pattern.lanes, sides.dual, step.dual, lanes.dual)
         move(pattern.lanes, x, room.column_change, lanes.primal)
-        room.dual_change[:] *= limits.equation[:m]
+        _keep_equations(pattern.lanes, limits, room.dual_change)
         move(pattern.lanes, room.equation_dual, room.dual_change, lanes.dual)
-    x[:] = room.best_x
-    return lanes.best, lanes.steps
+    copy(pattern.lanes, room.best_x, x)

@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel
+from taskloss.kernels._numba import inner_kernel, plain_kernel
+from taskloss.kernels.lp_optimality import relative_gap, violation_in_lanes
 from taskloss.kernels.lp_program import (
     factorize_system,
     largest,
-    largest_violation,
-    relative_gap,
     solve_system_of_one,
     write_stationarity_of_one,
     write_values_of_one,
@@ -37,9 +36,11 @@ from taskloss.kernels.sparse_ldl import ENOUGH
 LARGEST_SIGMA = 1e8
 INNER_STEPS = 60
 """Newton steps on one penalty function before the multipliers are updated anyway."""
+ROUNDS = np.int64(2)
+"""Of refinement, at most. A number of Python's would be a type of its own to the compiler."""
 
 
-@inner_kernel
+@plain_kernel
 def write_multipliers(program, values, multipliers, sigma, updated, active):
     """The updated multipliers at ``values``, and which lines are active."""
     for line in range(len(values)):
@@ -57,7 +58,7 @@ def write_multipliers(program, values, multipliers, sigma, updated, active):
             active[line] = False
 
 
-@inner_kernel
+@plain_kernel
 def write_penalty_matrix(pattern, program, system, active, sigma, damping):
     """The matrix of a Newton step with these active lines."""
     m = len(pattern.row_start) - 1
@@ -118,7 +119,7 @@ def exact_step(program, shifted, change, slope, curvature, sigma, kinks, bends):
     return step - slope / total if total > 1e-300 else np.inf
 
 
-@inner_kernel
+@plain_kernel
 def _same(one, other):
     differing = 0
     for line in range(len(one)):
@@ -163,7 +164,7 @@ def minimize_penalty(pattern, program, system, x, multipliers, sigma, tolerance,
         damping = sigma * max(1e-12, min(1e-4, remaining))
         write_penalty_matrix(pattern, program, system, active, sigma, damping)
         factorize_system(pattern, system)
-        solve_system_of_one(pattern, system, -gradient, no_rows, direction, ignored, ENOUGH, 2)
+        solve_system_of_one(pattern, system, -gradient, no_rows, direction, ignored, ENOUGH, ROUNDS)
         slope = np.dot(gradient, direction)
         if not slope < 0.0:
             direction[:] = -gradient
@@ -205,9 +206,10 @@ def multiplier_method(pattern, program, system, x, multipliers, sigma, updates, 
             break
         multipliers[:] = updated
         write_values_of_one(pattern, program.entries, x, values)
-        missed = largest_violation(program.low, program.high, values)
+        missed = violation_in_lanes(pattern.lanes, program.low, program.high, values)
         stationary = remaining <= 10.0 * tolerance
-        if missed <= tolerance and stationary and (not linear or relative_gap(program, x, multipliers) <= tolerance):
+        closed = not linear or relative_gap(pattern.lanes, program, x, multipliers) <= tolerance
+        if missed <= tolerance and stationary and closed:
             break
         stuck = used == 0 and sigma >= LARGEST_SIGMA and missed > 0.9 * before
         if stuck or steps >= max_steps:

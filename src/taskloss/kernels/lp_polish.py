@@ -16,200 +16,246 @@ All arrays have a last axis of lanes, one a program.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from taskloss.kernels._numba import inlined_kernel, inner_kernel
-from taskloss.kernels.lp_program import (
-    factorize_system,
-    largest,
-    largest_violation,
-    solve_system,
-    write_stationarity,
-    write_values,
-)
+from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
+from taskloss.kernels._numba import inner_kernel, plain_kernel
+from taskloss.kernels.lane_rows import fill
+from taskloss.kernels.lp_optimality import largest_in_lanes, violation_in_lanes
+from taskloss.kernels.lp_program import factorize_system, solve_system, write_stationarity, write_values
 from taskloss.kernels.sparse_ldl import ENOUGH
 
 SHIFT = 1e-10
+ROUNDS = np.int64(3)
+"""Of refinement, at most. A number of Python's would be a type of its own to the compiler."""
 ROUNDING = 1e-15
 """What an equation may miss."""
+NO_WORSE = 1e-14
+"""What a polished pair may miss, if the other missed less."""
 
 
-@inner_kernel
-def factorize_active(pattern, entries, system, active):
-    """Factorize the system above for the active lines."""
-    n = len(pattern.at_column)
-    m = len(pattern.at_row)
-    for row in range(m):
-        for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-            column = m + pattern.columns[entry]
-            at = pattern.at_entry[entry]
-            for lane in range(len(pattern.lanes)):
-                keep = active[row, lane] and not active[column, lane]
-                system.matrix[at, lane] = entries[entry, lane] if keep else 0.0
-        at = pattern.at_row[row]
-        place = pattern.row_place[row]
-        for lane in range(len(pattern.lanes)):
-            system.matrix[at, lane] = -SHIFT if active[row, lane] else -1.0
-            system.shift[place, lane] = -SHIFT if active[row, lane] else 0.0
-    for column in range(n):
-        at = pattern.at_column[column]
-        place = pattern.column_place[column]
-        for lane in range(len(pattern.lanes)):
-            system.matrix[at, lane] = 1.0
-            system.shift[place, lane] = 0.0
-    factorize_system(pattern, system)
+class Polish(NamedTuple):
+    """Room: which lines are ``active`` (1 or 0) and their limits (0 for the others); a moved pair; what a system is solved for.
 
-
-@inner_kernel
-def drop_small_multipliers(program, values, multipliers):
-    """Those that are smaller than the distance of the line from its limit become zero."""
-    for line in range(len(values)):
-        for lane in range(values.shape[1]):
-            multiplier = multipliers[line, lane]
-            limit = program.high[line, lane] if multiplier > 0.0 else program.low[line, lane]
-            if abs(values[line, lane] - limit) > abs(multiplier):
-                multipliers[line, lane] = 0.0
-
-
-@inlined_kernel
-def _limit(program, multipliers, line, lane, value):
-    """The limit at which an active line stands: by the sign of its multiplier, else the nearer one."""
-    low = program.low[line, lane]
-    high = program.high[line, lane]
-    multiplier = multipliers[line, lane]
-    if low == high or multiplier > 0.0:
-        return high
-    if multiplier < 0.0:
-        return low
-    return high if high - value < value - low else low
-
-
-@inner_kernel
-def _all_rounding(vectors):
-    """Are the vectors of all lanes rounding? Those that are become zero, so that no lane is changed because of another."""
-    done = 0
-    for lane in range(vectors.shape[1]):
-        if largest(vectors[:, lane]) <= ROUNDING:
-            vectors[:, lane] = 0.0
-            done += 1
-    return done == vectors.shape[1]
-
-
-@inner_kernel
-def polish_primal(pattern, program, system, x, multipliers, active):
-    """Put the active lines exactly on their limits, unless that takes x out of others."""
-    n, width = x.shape
-    lines = len(program.low)
-    m = lines - n
-    values = np.empty((lines, width))
-    write_values(pattern, program.entries, x, values)
-    before = np.empty(width)
-    for lane in range(width):
-        before[lane] = largest_violation(program.low[:, lane], program.high[:, lane], values[:, lane])
-    moved = x.copy()
-    for column in range(n):
-        for lane in range(width):
-            if active[m + column, lane]:
-                moved[column, lane] = _limit(program, multipliers, m + column, lane, x[column, lane])
-    change = np.empty((n, width))
-    ignored = np.empty((m, width))
-    missing = np.zeros((m, width))
-    nothing = np.zeros((n, width))
-    for _ in range(2):
-        write_values(pattern, program.entries, moved, values)
-        for row in range(m):
-            for lane in range(width):
-                value = values[row, lane]
-                limit = _limit(program, multipliers, row, lane, value)
-                missing[row, lane] = limit - value if active[row, lane] else 0.0
-        if _all_rounding(missing):
-            break
-        solve_system(pattern, system, nothing, missing, change, ignored, ENOUGH, 3)
-        for column in range(n):
-            for lane in range(width):
-                moved[column, lane] += 0.0 if active[m + column, lane] else change[column, lane]
-    write_values(pattern, program.entries, moved, values)
-    for lane in range(width):
-        after = largest_violation(program.low[:, lane], program.high[:, lane], values[:, lane])
-        if after <= max(before[lane], 1e-14) and largest(moved[:, lane]) < np.inf:
-            x[:, lane] = moved[:, lane]
-
-
-@inner_kernel
-def polish_dual(pattern, program, system, x, multipliers, active):
-    """Make the multipliers of the active lines stationary, unless that turns a sign."""
-    n, width = x.shape
-    lines = len(program.low)
-    m = lines - n
-    gradient = np.empty((n, width))
-    write_stationarity(pattern, program, x, multipliers, gradient)
-    before = np.empty(width)
-    for lane in range(width):
-        before[lane] = largest(gradient[:, lane])
-    moved = multipliers.copy()
-    moved[m:] = 0.0
-    seen = np.empty((n, width))
-    change = np.empty((m, width))
-    nothing = np.zeros((m, width))
-    for _ in range(2):
-        write_stationarity(pattern, program, x, moved, gradient)
-        for column in range(n):
-            for lane in range(width):
-                gradient[column, lane] = 0.0 if active[m + column, lane] else -gradient[column, lane]
-        if _all_rounding(gradient):
-            break
-        solve_system(pattern, system, gradient, nothing, seen, change, ENOUGH, 3)
-        for row in range(m):
-            for lane in range(width):
-                moved[row, lane] += change[row, lane] if active[row, lane] else 0.0
-    write_stationarity(pattern, program, x, moved, gradient)
-    for column in range(n):
-        for lane in range(width):
-            at_bound = active[m + column, lane]
-            moved[m + column, lane] = -gradient[column, lane] if at_bound else 0.0
-            gradient[column, lane] = 0.0 if at_bound else gradient[column, lane]
-    for lane in range(width):
-        allowed = _allow_signs(program, multipliers, moved, lane)
-        if allowed and largest(gradient[:, lane]) <= max(before[lane], 1e-14) and largest(moved[:, lane]) < np.inf:
-            multipliers[:, lane] = moved[:, lane]
-
-
-@inner_kernel
-def _allow_signs(program, multipliers, moved, lane):
-    """May the multipliers of a lane be replaced by ``moved``? A wrong sign that is rounding is removed."""
-    for line in range(len(moved)):
-        multiplier = moved[line, lane]
-        low = program.low[line, lane]
-        high = program.high[line, lane]
-        turned = multiplier * multipliers[line, lane] < 0.0 and low != high
-        unlimited = (multiplier > 0.0 and high == np.inf) or (multiplier < 0.0 and low == -np.inf)
-        if turned or unlimited:
-            if abs(multiplier) > 1e-13:
-                return False
-            moved[line, lane] = 0.0
-    return True
-
-
-@inner_kernel
-def write_determined(pattern, system, active, determined):
-    """Of each lane: do the active lines leave no freedom to x?
-
-    Tested with a vector that is generic: no row space contains it by accident.
+    Of lines: the first four and ``values``. Of columns and rows: right sides and solutions. ``judged``: of lanes.
     """
+
+    active: np.ndarray
+    limit: np.ndarray
+    values: np.ndarray
+    moved_multipliers: np.ndarray
+    moved_x: np.ndarray
+    right_columns: np.ndarray
+    right_rows: np.ndarray
+    columns: np.ndarray
+    rows: np.ndarray
+    judged: np.ndarray
+
+
+@inner_kernel
+def make_polish(pattern):
+    """Empty room."""
     n = len(pattern.at_column)
     m = len(pattern.at_row)
     width = len(pattern.lanes)
-    probe = np.zeros((n, width))
+    return Polish(
+        np.empty((m + n, width)),
+        np.empty((m + n, width)),
+        np.empty((m + n, width)),
+        np.empty((m + n, width)),
+        np.empty((n, width)),
+        np.empty((n, width)),
+        np.empty((m, width)),
+        np.empty((n, width)),
+        np.empty((m, width)),
+        np.empty(width),
+    )
+
+
+@plain_kernel
+def factorize_active(pattern, entries, system, active):
+    """Factorize the system above for the active lines."""
+    lanes = pattern.lanes
+    m = len(pattern.at_row)
+    zero = in_all(0.0, lanes)
+    one = in_all(1.0, lanes)
+    shift = in_all(-SHIFT, lanes)
+    for row in range(m):
+        kept = load(active, row, lanes)
+        for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+            free = one - load(active, m + pattern.columns[entry], lanes)
+            store(system.matrix, pattern.at_entry[entry], where_positive(kept * free, load(entries, entry, lanes), zero))
+        store(system.matrix, pattern.at_row[row], where_positive(kept, shift, zero - one))
+        store(system.shift, pattern.row_place[row], where_positive(kept, shift, zero))
+    for column in range(len(pattern.at_column)):
+        store(system.matrix, pattern.at_column[column], one)
+        store(system.shift, pattern.column_place[column], zero)
+    factorize_system(pattern, system)
+
+
+@plain_kernel
+def find_active(pattern, program, x, multipliers, guess, room):
+    """Fill ``active`` and ``limit``: the lines with a multiplier, and those whose limits are equal.
+
+    With ``guess``, multipliers that are smaller than the distance of the line from its limit become zero first.
+    """
+    lanes = pattern.lanes
+    zero = in_all(0.0, lanes)
+    one = in_all(1.0, lanes)
+    write_values(pattern, program.entries, x, room.values)
+    for line in range(len(program.low)):
+        low = load(program.low, line, lanes)
+        high = load(program.high, line, lanes)
+        multiplier = load(multipliers, line, lanes)
+        limit = where_positive(multiplier, high, low)
+        if guess:
+            distance = size_of(load(room.values, line, lanes) - limit)
+            multiplier = where_positive(distance - size_of(multiplier), zero, multiplier)
+            store(multipliers, line, multiplier)
+        fixed = where_positive(high - low, zero, one)
+        active = where_positive(size_of(multiplier) + fixed, one, zero)
+        store(room.active, line, active)
+        store(room.limit, line, where_positive(active, limit, zero))
+
+
+@plain_kernel
+def _all_rounding(lanes, numbers, judged):
+    """Are the numbers of all lanes rounding? Those that are become zero, so that no lane is changed because of another."""
+    worst = largest_in_lanes(lanes, numbers)
+    store(judged, 0, worst)
+    zero = in_all(0.0, lanes)
+    kept = worst - in_all(ROUNDING, lanes)
+    for row in range(len(numbers)):
+        store(numbers, row, where_positive(kept, load(numbers, row, lanes), zero))
+    left = 0
+    for lane in range(len(lanes)):
+        left += judged[lane] > ROUNDING
+    return left == 0
+
+
+@plain_kernel
+def _no_worse(lanes, before, after, moved):
+    """1 in the lanes where ``moved`` is finite and misses no more than before, except rounding."""
+    zero = in_all(0.0, lanes)
+    one = in_all(1.0, lanes)
+    finite = where_positive(in_all(1e300, lanes) - largest_in_lanes(lanes, moved), one, zero)
+    return where_positive(after - larger(before, in_all(NO_WORSE, lanes)), zero, finite)
+
+
+@plain_kernel
+def _keep(lanes, accepted, moved, kept):
+    """Write ``moved`` over ``kept`` in the lanes where it is accepted."""
+    for row in range(len(kept)):
+        store(kept, row, where_positive(accepted, load(moved, row, lanes), load(kept, row, lanes)))
+
+
+@plain_kernel
+def polish_primal(pattern, program, system, x, room):
+    """Put the active lines exactly on their limits, unless that takes x out of others."""
+    lanes = pattern.lanes
+    n = len(x)
+    m = len(program.low) - n
+    zero = in_all(0.0, lanes)
+    before = violation_in_lanes(lanes, program.low, program.high, room.values)
     for column in range(n):
-        for lane in range(width):
-            if not active[m + column, lane]:
-                probe[column, lane] = 0.5 + (0.6180339887498949 * (column + 1)) % 1.0
-    free = np.empty((n, width))
-    ignored = np.empty((m, width))
-    solve_system(pattern, system, probe, np.zeros((m, width)), free, ignored, 1e-8, 3)
-    for lane in range(width):
-        unseen = 0.0
+        line = m + column
+        at_limit = where_positive(load(room.active, line, lanes), load(room.limit, line, lanes), load(x, column, lanes))
+        store(room.moved_x, column, at_limit)
+    fill(lanes, room.right_columns, 0.0)
+    for _ in range(2):
+        write_values(pattern, program.entries, room.moved_x, room.values)
+        for row in range(m):
+            missing = load(room.limit, row, lanes) - load(room.values, row, lanes)
+            store(room.right_rows, row, where_positive(load(room.active, row, lanes), missing, zero))
+        if _all_rounding(lanes, room.right_rows, room.judged):
+            break
+        solve_system(pattern, system, room.right_columns, room.right_rows, room.columns, room.rows, ENOUGH, ROUNDS)
         for column in range(n):
-            if not active[m + column, lane]:
-                unseen = max(unseen, abs(free[column, lane]))
-        determined[lane] = unseen < 1e-6
+            change = where_positive(load(room.active, m + column, lanes), zero, load(room.columns, column, lanes))
+            store(room.moved_x, column, load(room.moved_x, column, lanes) + change)
+    write_values(pattern, program.entries, room.moved_x, room.values)
+    after = violation_in_lanes(lanes, program.low, program.high, room.values)
+    _keep(lanes, _no_worse(lanes, before, after, room.moved_x), room.moved_x, x)
+
+
+@plain_kernel
+def polish_dual(pattern, program, system, x, multipliers, room):
+    """Make the multipliers of the active lines stationary, unless that turns a sign."""
+    lanes = pattern.lanes
+    n = len(x)
+    m = len(program.low) - n
+    zero = in_all(0.0, lanes)
+    gradient = room.right_columns
+    moved = room.moved_multipliers
+    write_stationarity(pattern, program, x, multipliers, gradient)
+    before = largest_in_lanes(lanes, gradient)
+    for row in range(m):
+        store(moved, row, load(multipliers, row, lanes))
+    for column in range(n):
+        store(moved, m + column, zero)
+    fill(lanes, room.right_rows, 0.0)
+    for _ in range(2):
+        write_stationarity(pattern, program, x, moved, gradient)
+        for column in range(n):
+            missing = zero - load(gradient, column, lanes)
+            store(gradient, column, where_positive(load(room.active, m + column, lanes), zero, missing))
+        if _all_rounding(lanes, gradient, room.judged):
+            break
+        solve_system(pattern, system, gradient, room.right_rows, room.columns, room.rows, ENOUGH, ROUNDS)
+        for row in range(m):
+            change = where_positive(load(room.active, row, lanes), load(room.rows, row, lanes), zero)
+            store(moved, row, load(moved, row, lanes) + change)
+    write_stationarity(pattern, program, x, moved, gradient)
+    for column in range(n):
+        at_bound = load(room.active, m + column, lanes)
+        missing = load(gradient, column, lanes)
+        store(moved, m + column, where_positive(at_bound, zero - missing, zero))
+        store(gradient, column, where_positive(at_bound, zero, missing))
+    allowed = _allow_signs(lanes, program, multipliers, moved)
+    accepted = allowed * _no_worse(lanes, before, largest_in_lanes(lanes, gradient), moved)
+    _keep(lanes, accepted, moved, multipliers)
+
+
+@plain_kernel
+def _allow_signs(lanes, program, multipliers, moved):
+    """1 in the lanes where ``moved`` may replace the multipliers. A wrong sign that is rounding is removed."""
+    zero = in_all(0.0, lanes)
+    one = in_all(1.0, lanes)
+    unlimited = in_all(1e300, lanes)
+    rounding = in_all(1e-13, lanes)
+    allowed = one
+    for line in range(len(moved)):
+        multiplier = load(moved, line, lanes)
+        low = load(program.low, line, lanes)
+        high = load(program.high, line, lanes)
+        turned = where_positive(zero - multiplier * load(multipliers, line, lanes), high - low, zero)
+        # Positive where there is no limit on the side of the multiplier.
+        open_side = where_positive(multiplier, high - unlimited, where_positive(zero - multiplier, zero - unlimited - low, zero))
+        wrong = where_positive(turned, one, where_positive(open_side, one, zero))
+        allowed = where_positive(wrong * (size_of(multiplier) - rounding), zero, allowed)
+        store(moved, line, where_positive(wrong, zero, multiplier))
+    return allowed
+
+
+@plain_kernel
+def write_determined(pattern, system, room):
+    """Fill ``judged``: the freedom that the active lines leave to x, relative; zero but for rounding if they determine it.
+
+    Tested with a vector that is generic: no row space contains it by accident.
+    """
+    lanes = pattern.lanes
+    n = len(pattern.at_column)
+    m = len(pattern.at_row)
+    zero = in_all(0.0, lanes)
+    for column in range(n):
+        probe = in_all(0.5 + (0.6180339887498949 * (column + 1)) % 1.0, lanes)
+        store(room.right_columns, column, where_positive(load(room.active, m + column, lanes), zero, probe))
+    fill(lanes, room.right_rows, 0.0)
+    solve_system(pattern, system, room.right_columns, room.right_rows, room.columns, room.rows, 1e-8, ROUNDS)
+    unseen = zero
+    for column in range(n):
+        free = where_positive(load(room.active, m + column, lanes), zero, load(room.columns, column, lanes))
+        unseen = larger(size_of(free), unseen)
+    store(room.judged, 0, unseen)

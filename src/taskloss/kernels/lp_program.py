@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._lanes import in_all, load, store
-from taskloss.kernels._numba import inlined_kernel, inner_kernel
+from taskloss.kernels._numba import inlined_kernel, inner_kernel, plain_kernel
 from taskloss.kernels.sparse_ldl import Refinement, factorize, make_refinement, solve_refined, write_weights
 from taskloss.kernels.sparse_structure import Structure
 
@@ -98,6 +98,18 @@ def in_lane(vector):
 
 
 @inner_kernel
+def program_in_lane(program):
+    """A program of one as one with a lane."""
+    return Program(
+        in_lane(program.entries),
+        in_lane(program.cost),
+        in_lane(program.quadratic),
+        in_lane(program.low),
+        in_lane(program.high),
+    )
+
+
+@plain_kernel
 def write_values(pattern, entries, x, values):
     """``values`` of all the lines at ``x``: ``A x``, then ``x``. In lanes."""
     m = len(pattern.row_start) - 1
@@ -106,7 +118,8 @@ def write_values(pattern, entries, x, values):
         for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
             total = total + load(entries, entry, pattern.lanes) * load(x, pattern.columns[entry], pattern.lanes)
         store(values, row, total)
-    values[m:] = x
+    for column in range(len(x)):
+        store(values, m + column, load(x, column, pattern.lanes))
 
 
 @inner_kernel
@@ -115,7 +128,7 @@ def write_values_of_one(pattern, entries, x, values):
     write_values(pattern, in_lane(entries), in_lane(x), in_lane(values))
 
 
-@inner_kernel
+@plain_kernel
 def write_stationarity(pattern, program, x, multipliers, gradient):
     """``gradient = cost + quadratic x + A' y + z`` with ``multipliers = (y, z)`` of the lines. In lanes."""
     m = len(pattern.row_start) - 1
@@ -135,36 +148,10 @@ def write_stationarity(pattern, program, x, multipliers, gradient):
 @inner_kernel
 def write_stationarity_of_one(pattern, program, x, multipliers, gradient):
     """``write_stationarity`` for one program."""
-    in_lanes = Program(
-        in_lane(program.entries),
-        in_lane(program.cost),
-        in_lane(program.quadratic),
-        in_lane(program.low),
-        in_lane(program.high),
-    )
-    write_stationarity(pattern, in_lanes, in_lane(x), in_lane(multipliers), in_lane(gradient))
+    write_stationarity(pattern, program_in_lane(program), in_lane(x), in_lane(multipliers), in_lane(gradient))
 
 
-@inlined_kernel
-def violation(value, low, high):
-    """Signed distance of a value from its limits."""
-    if value > high:
-        return value - high
-    if value < low:
-        return value - low
-    return 0.0
-
-
-@inner_kernel
-def largest_violation(low, high, values):
-    """By how much the worst line misses its limits."""
-    worst = 0.0
-    for line in range(len(values)):
-        worst = max(worst, abs(violation(values[line], low[line], high[line])))
-    return worst
-
-
-@inner_kernel
+@plain_kernel
 def largest(vector):
     """The largest magnitude; infinite when anything is undefined."""
     worst = 0.0
@@ -176,56 +163,7 @@ def largest(vector):
     return worst
 
 
-@inner_kernel
-def dual_objective(program, multipliers):
-    """The least of the Lagrangian over the limits, for multipliers that are stationary in a linear program."""
-    total = 0.0
-    for line in range(len(multipliers)):
-        if multipliers[line] > 0.0:
-            total -= multipliers[line] * program.high[line]
-        elif multipliers[line] < 0.0:
-            total -= multipliers[line] * program.low[line]
-    return total
-
-
-@inner_kernel
-def _largest_limit(low, high):
-    size = 0.0
-    for line in range(len(low)):
-        if abs(low[line]) < np.inf:
-            size = max(size, abs(low[line]))
-        if abs(high[line]) < np.inf:
-            size = max(size, abs(high[line]))
-    return size
-
-
-@inner_kernel
-def smallest_gap_unit(cost, low, high):
-    """What a gap is compared with at least: a part of the largest cost times the largest limit (1 for either if it is zero).
-
-    Where the optimal value is zero because x is, the terms of the objective vanish too.
-    """
-    unit = largest(cost)
-    limit = _largest_limit(low, high)
-    return 1e-4 * (unit if unit > 0.0 else 1.0) * (limit if limit > 0.0 else 1.0)
-
-
-@inner_kernel
-def relative_gap(program, x, multipliers):
-    """Primal minus dual objective of a linear program, relative to the terms of either."""
-    primal = 0.0
-    scale = smallest_gap_unit(program.cost, program.low, program.high)
-    terms = 0.0
-    for column in range(len(x)):
-        term = program.cost[column] * x[column]
-        primal += term
-        terms += abs(term)
-    dual = dual_objective(program, multipliers)
-    gap = abs(primal - dual) / max(scale, terms, abs(dual))
-    return gap if gap < np.inf else np.inf
-
-
-@inner_kernel
+@plain_kernel
 def factorize_system(pattern, system):
     """Factorize the matrix that was written into ``system``."""
     structure, lanes = pattern.structure, pattern.lanes
@@ -233,7 +171,7 @@ def factorize_system(pattern, system):
     factorize(structure, lanes, system.matrix, system.factor, system.pivots, system.row)
 
 
-@inner_kernel
+@plain_kernel
 def solve_system(pattern, system, right_columns, right_rows, columns, rows, enough, rounds):
     """Write the solution to ``columns`` and ``rows``, in lanes.
 
@@ -271,30 +209,3 @@ def solve_system_of_one(pattern, system, right_columns, right_rows, columns, row
     """``solve_system`` for one program."""
     vectors = in_lane(right_columns), in_lane(right_rows), in_lane(columns), in_lane(rows)
     solve_system(pattern, system, *vectors, enough, rounds)
-
-
-@inner_kernel
-def optimality_error(pattern, program, x, multipliers):
-    """How far a pair is from optimal.
-
-    The worst of: a violated limit, against 1, the largest limit and the terms of its row; stationarity, against ``1 + |cost|``;
-    the relative gap.
-    """
-    values = np.empty(len(program.low))
-    gradient = np.empty(len(x))
-    write_values_of_one(pattern, program.entries, x, values)
-    write_stationarity_of_one(pattern, program, x, multipliers, gradient)
-    error = largest(gradient) / (1.0 + largest(program.cost))
-    m = len(values) - len(x)
-    row_size = 1.0 + _largest_limit(program.low[:m], program.high[:m])
-    column_size = 1.0 + largest(x)
-    for line in range(len(values)):
-        size = column_size
-        if line < m:
-            size = row_size
-            for entry in range(pattern.row_start[line], pattern.row_start[line + 1]):
-                size += abs(program.entries[entry] * x[pattern.columns[entry]])
-        error = max(error, abs(violation(values[line], program.low[line], program.high[line])) / size)
-        if not abs(values[line]) < np.inf:
-            return np.inf
-    return max(error, relative_gap(program, x, multipliers))

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel, kernel
+from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
+from taskloss.kernels._numba import kernel, plain_kernel
 from taskloss.kernels.lp_groups import group_of, load_rows, program_of, store_rows
 from taskloss.kernels.lp_multipliers import write_penalty_matrix
 from taskloss.kernels.lp_polish import factorize_active
 from taskloss.kernels.lp_program import factorize_system, make_system, solve_system, solve_system_of_one
 from taskloss.kernels.sparse_ldl import ENOUGH
+
+ROUNDS = np.int64(10)
+"""Of refinement, at most. A number of Python's would be a type of its own to the compiler."""
 
 
 @kernel
@@ -31,7 +35,7 @@ def sensitivities_many(pattern, entries, active, right, items, unseen, duals, he
     scaled = np.empty((entries.shape[1], width))
     scale = np.empty((m, width))
     nothing = np.zeros((m, width))
-    lane_active = np.empty((m + n, width), np.bool_)
+    lane_active = np.empty((m + n, width))
     lane_right = np.empty((n, width))
     lane_unseen = np.empty((n, width))
     lane_duals = np.empty((m, width))
@@ -42,10 +46,10 @@ def sensitivities_many(pattern, entries, active, right, items, unseen, duals, he
         load_rows(right, group, lane_right)
         _scale_rows(pattern, lane_active, scaled, scale)
         factorize_active(pattern, scaled, system, lane_active)
-        solve_system(pattern, system, lane_right, nothing, lane_unseen, lane_duals, ENOUGH, 5)
+        solve_system(pattern, system, lane_right, nothing, lane_unseen, lane_duals, ENOUGH, ROUNDS)
         for row in range(m):
             for lane in range(width):
-                lane_duals[row, lane] = lane_duals[row, lane] * scale[row, lane] if lane_active[row, lane] else 0.0
+                lane_duals[row, lane] = lane_duals[row, lane] * scale[row, lane] if lane_active[row, lane] > 0.0 else 0.0
         store_rows(lane_unseen, group, unseen)
         store_rows(lane_duals, group, duals)
     for item in items:
@@ -56,20 +60,22 @@ def sensitivities_many(pattern, entries, active, right, items, unseen, duals, he
                     held[item, pattern.columns[entry]] += entries[item, entry] * duals[item, row]
 
 
-@inner_kernel
+@plain_kernel
 def _scale_rows(pattern, active, entries, scale):
     """Divide each row by its largest entry at the variables that are not at a bound; ``scale``: one over that."""
     m = len(pattern.at_row)
+    lanes = pattern.lanes
+    zero = in_all(0.0, lanes)
+    one = in_all(1.0, lanes)
     for row in range(m):
-        for lane in range(len(pattern.lanes)):
-            size = 0.0
-            for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-                if not active[m + pattern.columns[entry], lane]:
-                    size = max(size, abs(entries[entry, lane]))
-            scale[row, lane] = 1.0 / size if size > 0.0 else 1.0
+        size = zero
         for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
-            for lane in range(len(pattern.lanes)):
-                entries[entry, lane] *= scale[row, lane]
+            at_bound = load(active, m + pattern.columns[entry], lanes)
+            size = larger(where_positive(at_bound, zero, size_of(load(entries, entry, lanes))), size)
+        factor = where_positive(size, one / size, one)
+        store(scale, row, factor)
+        for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
+            store(entries, entry, load(entries, entry, lanes) * factor)
 
 
 @kernel
@@ -82,4 +88,4 @@ def penalty_solve_many(pattern, entries, cost, quadratic, low, high, active, sig
         program = program_of(entries, cost, quadratic, low, high, item)
         write_penalty_matrix(pattern, program, system, active[item], sigma, sigma * 1e-12)
         factorize_system(pattern, system)
-        solve_system_of_one(pattern, system, right[item], nothing, solved[item], ignored, ENOUGH, 10)
+        solve_system_of_one(pattern, system, right[item], nothing, solved[item], ignored, ENOUGH, ROUNDS)

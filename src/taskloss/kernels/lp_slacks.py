@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, size_of, smaller, store, where_positive
-from taskloss.kernels._numba import inner_kernel
+from taskloss.kernels._numba import inner_kernel, plain_kernel
 
 
 class Limits(NamedTuple):
@@ -58,11 +58,12 @@ def make_limits(lines, width):
     return Limits(np.empty(shape), np.empty(shape), np.empty((lines, width)), np.empty(width))
 
 
-@inner_kernel
+@plain_kernel
 def write_limits(program, limits):
     """Those of the programs of all lanes."""
     lines, width = program.low.shape
-    limits.number[:] = 0.0
+    for lane in range(width):
+        limits.number[lane] = 0.0
     for line in range(lines):
         for lane in range(width):
             low = program.low[line, lane]
@@ -90,7 +91,7 @@ def make_terms(lines, width):
     return Terms(np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape))
 
 
-@inner_kernel
+@plain_kernel
 def complementarity(lanes, limits, sides):
     """The mean product of slack and dual, of each lane."""
     total = in_all(0.0, lanes)
@@ -99,7 +100,7 @@ def complementarity(lanes, limits, sides):
     return total / larger(load(limits.number, 0, lanes), in_all(1.0, lanes))
 
 
-@inner_kernel
+@plain_kernel
 def write_terms(lanes, limits, sides, values, terms, theta):
     """What depends on the point alone, and ``theta = dual / slack``, summed over the sides of a line."""
     lines = len(values)
@@ -128,7 +129,7 @@ def write_terms(lanes, limits, sides, values, terms, theta):
         weight[place] = dual[place] * inverse_slack[place] + dual[other + place] * inverse_slack[other + place]
 
 
-@inner_kernel
+@plain_kernel
 def primal_error(lanes, limits, terms, values):
     """By how much the values, their limits and the slacks disagree at most, in each lane."""
     worst = in_all(0.0, lanes)
@@ -140,7 +141,7 @@ def primal_error(lanes, limits, terms, values):
     return worst
 
 
-@inner_kernel
+@plain_kernel
 def write_pull(lanes, sides, terms, target, before, collected):
     """``collected``: the terms e of the lines, for a step toward complementarity ``target``.
 
@@ -164,7 +165,7 @@ def write_pull(lanes, sides, terms, target, before, collected):
         total[place] = pull[other + place] - pull[place]
 
 
-@inner_kernel
+@plain_kernel
 def write_right_side(lanes, limits, values, gradient, inverse_theta, collected, right_columns, right_rows):
     """Right side of a step's equations."""
     n = len(gradient)
@@ -179,7 +180,7 @@ def write_right_side(lanes, limits, values, gradient, inverse_theta, collected, 
         store(right_rows, row, where_positive(load(limits.equation, row, lanes), missing, right))
 
 
-@inner_kernel
+@plain_kernel
 def write_step(lanes, limits, sides, terms, change, step):
     """The changes of slacks and duals that go with ``change`` of the values of the lines."""
     lines = len(change)
@@ -199,7 +200,7 @@ def write_step(lanes, limits, sides, terms, change, step):
         turned[place] = (wanted[place] - dual[place] * moved[place]) * inverse_slack[place]
 
 
-@inner_kernel
+@plain_kernel
 def longest(lanes, change, inverse):
     """The longest step, at most 1, at which no number of a lane passes zero; ``inverse``: one over the numbers."""
     worst = in_all(1.0, lanes)
@@ -209,7 +210,7 @@ def longest(lanes, change, inverse):
     return in_all(1.0, lanes) / worst
 
 
-@inner_kernel
+@plain_kernel
 def target_of(lanes, limits, sides, step, primal, dual, mu):
     """The complementarity to aim at: far below ``mu`` if the first direction gets there (Mehrotra's rule).
 
@@ -230,7 +231,7 @@ def target_of(lanes, limits, sides, step, primal, dual, mu):
     return where_positive(mu, mu * share, in_all(0.0, lanes))
 
 
-@inner_kernel
+@plain_kernel
 def move(lanes, numbers, change, length):
     """Add a step of the given length, one a lane."""
     factor = load(length, 0, lanes)

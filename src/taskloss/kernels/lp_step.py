@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._lanes import in_all, load, store, where_positive
-from taskloss.kernels._numba import inner_kernel
-from taskloss.kernels.lp_program import factorize_system, largest, smallest_gap_unit, solve_system, write_values
+from taskloss.kernels._numba import inner_kernel, merged_kernel, plain_kernel
+from taskloss.kernels.lp_optimality import largest_in_lanes, smallest_gap_unit
+from taskloss.kernels.lp_program import factorize_system, solve_system, write_values
 from taskloss.kernels.lp_slacks import (
     Limits,
     Sides,
@@ -23,8 +24,11 @@ from taskloss.kernels.lp_slacks import (
     write_step,
 )
 
-ROUNDS = 10
-"""At most so many rounds of refinement a step; two lose accuracy on badly conditioned programs."""
+ROUNDS = np.int64(10)
+"""At most so many rounds of refinement a step; two lose accuracy on badly conditioned programs.
+
+A number of Python's would be a type of its own to the compiler, and the solver compiled once for every such number.
+"""
 LARGER = 30.0
 """The factor of a shift that was too small."""
 
@@ -59,7 +63,10 @@ class Room(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """Numbers of the lanes: of the program, the point, the step that leaves it, the best point met; is it still ``running``?"""
+    """Numbers of the lanes: of the program, the point, the step that leaves it, the best point met; is it still ``running``?
+
+    ``zero``: what a step that only looks ahead aims at.
+    """
 
     cost_scale: np.ndarray
     gap_floor: np.ndarray
@@ -67,6 +74,7 @@ class Lanes(NamedTuple):
     error: np.ndarray
     shift: np.ndarray
     target: np.ndarray
+    zero: np.ndarray
     primal: np.ndarray
     dual: np.ndarray
     best: np.ndarray
@@ -108,33 +116,42 @@ def make_room(pattern):
 
 
 @inner_kernel
-def make_lanes(program, shift):
-    """The numbers before the first step."""
-    width = program.cost.shape[1]
-    cost_scale = np.empty(width)
-    gap_floor = np.empty(width)
-    for lane in range(width):
-        cost_scale[lane] = 1.0 + largest(program.cost[:, lane])
-        gap_floor[lane] = smallest_gap_unit(program.cost[:, lane], program.low[:, lane], program.high[:, lane])
+def make_lanes(width):
+    """Empty room for the numbers."""
     return Lanes(
-        cost_scale,
-        gap_floor,
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
         np.zeros(width),
-        np.full(width, np.inf),
-        np.full(width, shift),
-        np.zeros(width),
-        np.zeros(width),
-        np.zeros(width),
-        np.full(width, np.inf),
-        np.zeros(width),
-        np.full(width, np.inf),
-        np.zeros(width, np.int64),
-        np.zeros(width, np.int64),
-        np.ones(width, np.bool_),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.empty(width, np.int64),
+        np.empty(width, np.int64),
+        np.empty(width, np.bool_),
     )
 
 
-@inner_kernel
+@plain_kernel
+def reset_lanes(lanes, program, shift, numbers):
+    """The numbers before the first step."""
+    store(numbers.cost_scale, 0, in_all(1.0, lanes) + largest_in_lanes(lanes, program.cost))
+    store(numbers.gap_floor, 0, smallest_gap_unit(lanes, program))
+    for lane in range(len(lanes)):
+        numbers.shift[lane] = shift
+        numbers.best[lane] = np.inf
+        numbers.least_mu[lane] = np.inf
+        numbers.progress_step[lane] = 0
+        numbers.steps[lane] = 0
+        numbers.running[lane] = True
+
+
+@plain_kernel
 def write_entries(pattern, program, system, limits):
     """The part of the system that stays: A. A fixed column is taken out: its entries are zero."""
     lanes = pattern.lanes
@@ -145,7 +162,7 @@ def write_entries(pattern, program, system, limits):
         store(system.matrix, pattern.at_entry[entry], where_positive(fixed, zero, load(program.entries, entry, lanes)))
 
 
-@inner_kernel
+@plain_kernel
 def write_diagonal(pattern, system, limits, theta, inverse_theta, softness, shift):
     """The part with the weights theta; ``shift``: one a lane."""
     lanes = pattern.lanes
@@ -166,7 +183,7 @@ def write_diagonal(pattern, system, limits, theta, inverse_theta, softness, shif
         store(system.matrix, pattern.at_row[row], zero - weight)
 
 
-@inner_kernel
+@plain_kernel
 def write_inverse_theta(lanes, theta, inverse_theta):
     """Of rows; zero for equations and where there is no limit."""
     one = in_all(1.0, lanes)
@@ -176,7 +193,7 @@ def write_inverse_theta(lanes, theta, inverse_theta):
         store(inverse_theta, row, where_positive(weight, one / weight, zero))
 
 
-@inner_kernel
+@plain_kernel
 def _solve_direction(pattern, program, system, softness, target, before, room, enough):
     """Change of the values and of the row duals toward complementarity ``target``.
 
@@ -206,17 +223,16 @@ def _solve_direction(pattern, program, system, softness, target, before, room, e
         store(room.change, row, where_positive(small, by_columns, by_dual))
 
 
-@inner_kernel
+@merged_kernel
 def find_step(pattern, program, system, softness, enough, room, lanes):
     """Predictor and corrector: ``room.step``, the longest ones that stay inside, and the shifts that were needed."""
     width = len(pattern.lanes)
     limits, terms, sides, first, step = room.limits, room.terms, room.sides, room.first, room.step
-    unaimed = np.zeros(width)
     for _ in range(6):
         write_diagonal(pattern, system, limits, room.theta, room.inverse_theta, softness, lanes.shift)
         factorize_system(pattern, system)
         # The first direction only tells how far the second may aim, so it is not refined.
-        _solve_direction(pattern, program, system, softness, unaimed, room.nothing, room, np.inf)
+        _solve_direction(pattern, program, system, softness, lanes.zero, room.nothing, room, np.inf)
         write_step(pattern.lanes, limits, sides, terms, room.change, first)
         primal = longest(pattern.lanes, first.slack, terms.inverse_slack)
         dual = longest(pattern.lanes, first.dual, terms.inverse_dual)

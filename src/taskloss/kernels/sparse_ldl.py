@@ -20,13 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
-from taskloss.kernels._numba import inlined_kernel, inner_kernel
+from taskloss.kernels._numba import inlined_kernel, inner_kernel, merged_kernel, plain_kernel
+from taskloss.kernels.lane_rows import copy, fill
 
 ENOUGH = 1e-13
 """Refinement ends at this relative error."""
 
 
-@inner_kernel
+@plain_kernel
 def factorize(structure, lanes, matrix, factor, pivots, row):
     """Write ``L`` and one over ``D``. ``row`` is room, zero before and after.
 
@@ -35,7 +36,7 @@ def factorize(structure, lanes, matrix, factor, pivots, row):
     """
     start = structure.start
     size = len(start) - 1
-    factor[:] = 0.0
+    fill(lanes, factor, 0.0)
     for k in range(size):
         diagonal = start[k + 1] - 1
         store(pivots, k, load(matrix, diagonal, lanes))
@@ -53,7 +54,7 @@ def _inverse(pivot, sign, lanes):
     return in_all(1.0, lanes) / where_positive(size - in_all(1e-14, lanes), pivot, in_all(sign * 1e-6, lanes))
 
 
-@inner_kernel
+@plain_kernel
 def _eliminate_short(structure, lanes, factor, pivots):
     factor_start = structure.factor_start
     factor_index = structure.factor_index
@@ -75,7 +76,7 @@ def _eliminate_short(structure, lanes, factor, pivots):
             store(factor, first, quotient)
 
 
-@inner_kernel
+@plain_kernel
 def _eliminate_row(structure, lanes, factor, pivots, row, k):
     factor_start = structure.factor_start
     factor_index = structure.factor_index
@@ -102,7 +103,7 @@ def _eliminate_row(structure, lanes, factor, pivots, row, k):
     store(pivots, k, _inverse(pivot, structure.sign[k], lanes))
 
 
-@inner_kernel
+@plain_kernel
 def solve_factorized(structure, lanes, factor, pivots, vector):
     """Overwrite ``vector`` with the solution of ``L D L' x = vector``."""
     factor_start = structure.factor_start
@@ -122,7 +123,7 @@ def solve_factorized(structure, lanes, factor, pivots, vector):
         store(vector, column, value)
 
 
-@inner_kernel
+@plain_kernel
 def write_residual(structure, lanes, matrix, shift, weight, right_side, solution, residual, error):
     """``residual = right_side - (K - diag(shift)) solution``; ``error``: of a lane, its largest entry, each times its weight.
 
@@ -153,7 +154,7 @@ def write_residual(structure, lanes, matrix, shift, weight, right_side, solution
             error[lane] = np.inf
 
 
-@inner_kernel
+@plain_kernel
 def _largest_weighted(vector, weight, lanes):
     largest = in_all(0.0, lanes)
     for k in range(len(vector)):
@@ -161,7 +162,7 @@ def _largest_weighted(vector, weight, lanes):
     return largest
 
 
-@inner_kernel
+@plain_kernel
 def write_weights(structure, lanes, matrix, weight):
     """What an error of each equation counts: less where the diagonal entry is large."""
     one = in_all(1.0, lanes)
@@ -196,24 +197,24 @@ def make_refinement(size, lanes):
     )
 
 
-@inner_kernel
+@merged_kernel
 def solve_refined(structure, lanes, matrix, shift, weight, factor, pivots, right_side, solution, room, enough, rounds):
     """Solve ``(K - diag(shift)) solution = right_side`` by refinement, until the relative error is ``enough``.
 
     The relative error that remains is in ``room.error``. With ``enough`` infinite it is not looked at.
     """
-    solution[:] = right_side
+    copy(lanes, right_side, solution)
     solve_factorized(structure, lanes, factor, pivots, solution)
     if enough == np.inf:
-        room.error[:] = 0.0
+        store(room.error, 0, in_all(0.0, lanes))
         return
     write_residual(structure, lanes, matrix, shift, weight, right_side, solution, room.residual, room.error)
     store(room.scale, 0, larger(_largest_weighted(right_side, weight, lanes), in_all(1e-300, lanes)))
-    room.busy[:] = 1.0
+    store(room.busy, 0, in_all(1.0, lanes))
     for _ in range(rounds):
         if not _any_busy(lanes, room, enough):
             break
-        room.step[:] = room.residual
+        copy(lanes, room.residual, room.step)
         solve_factorized(structure, lanes, factor, pivots, room.step)
         _add_where(lanes, room.busy, in_all(1.0, lanes), room.step, solution)
         write_residual(structure, lanes, matrix, shift, weight, right_side, solution, room.residual, room.refined)
@@ -222,7 +223,7 @@ def solve_refined(structure, lanes, matrix, shift, weight, factor, pivots, right
     store(room.error, 0, load(room.error, 0, lanes) / load(room.scale, 0, lanes))
 
 
-@inner_kernel
+@plain_kernel
 def _add_where(lanes, condition, factor, step, solution):
     """``solution += factor step`` in the lanes where the condition is 1."""
     where = load(condition, 0, lanes)
@@ -231,7 +232,7 @@ def _add_where(lanes, condition, factor, step, solution):
         store(solution, k, load(solution, k, lanes) + where_positive(where, load(step, k, lanes) * factor, zero))
 
 
-@inner_kernel
+@plain_kernel
 def _any_busy(lanes, room, enough):
     """Is there a lane whose error is worth another round?"""
     count = 0.0
@@ -242,7 +243,7 @@ def _any_busy(lanes, room, enough):
     return count > 0.0
 
 
-@inner_kernel
+@plain_kernel
 def _any_failed(lanes, room):
     """Is there a lane that the last round did not help? It, and one that it hardly helped, are done."""
     count = 0.0

@@ -38,7 +38,7 @@ class Run:
         if not scaled and settings.method != "penalty":
             part = self.scaled
             scales = self.row_scale, self.column_scale, self.limit_scale, self.cost_scale
-            lp_batch.scale_many(part.pattern, part.entries, part.cost, part.low, part.high, *scales)
+            lp_batch.scale_many(part.pattern_for(self.everything), *part.program(), self.everything, *scales)
         self.x, self.multipliers = np.zeros((items, n)), np.zeros((items, m + n))
         self.warm = False
         self.error, self.steps = np.full(items, np.inf), np.zeros(items, np.int64)
@@ -59,22 +59,20 @@ class Run:
             self._minimize_penalty()
         else:
             self._search()
-        given, part = self.given, self.scaled
+        given = self.given
         x, multipliers = np.empty_like(self.x), np.empty_like(self.multipliers)
         at_low, at_high = np.empty(given.low.shape, np.bool_), np.empty(given.low.shape, np.bool_)
         gap = np.empty(len(x))
         lp_batch.finish_many(
-            given.pattern,
+            given.pattern_for(self.everything),
             *given.program(),
-            part.entries,
-            part.low,
-            part.high,
             self.x,
             self.multipliers,
             self.row_scale,
             self.column_scale,
             self.limit_scale,
             self.cost_scale,
+            self.everything,
             x,
             multipliers,
             TIGHT,
@@ -119,7 +117,6 @@ class Run:
         if not self.polished.all():
             left = self.everything[solved & ~self.polished]
             self._polish(left)
-            self._judge(left)
         if not self.determined.all():
             self._least_norm(self.everything[solved & ~self.determined])
         self.status[solved] = Status.OPTIMAL
@@ -135,7 +132,6 @@ class Run:
         pair = self.x, self.multipliers
         self._multipliers(self.scaled, *pair, items, 1.0 / epsilon, 1, 1e-3 * tolerance, max_steps, self.error)
         self._polish(items)
-        self._judge(items)
         self.status[self.error <= tolerance] = Status.OPTIMAL
 
     def _from_inside(self, items: np.ndarray, tolerance: float, max_steps: int) -> None:
@@ -178,7 +174,6 @@ class Run:
             return
         before = self._state()
         self._polish(items, guess=True)
-        self._judge(items)
         optimal = self.error[items] <= tolerance
         self.polished[items] = optimal
         if not optimal.all():
@@ -221,10 +216,12 @@ class Run:
             lp_batch.errors_many(part.pattern, *part.program(), self.x, self.multipliers, items, self.error)
 
     def _polish(self, items: np.ndarray, guess: bool = False) -> None:
+        """Solve the equations of the active lines; ``error`` and ``determined`` are those of the outcome."""
         part = self.scaled
         if len(items):
             pattern = part.pattern_for(items)
-            lp_batch.polish_many(pattern, *part.program(), self.x, self.multipliers, items, guess, self.determined)
+            pair = self.x, self.multipliers
+            lp_batch.polish_many(pattern, *part.program(), *pair, items, guess, self.determined, self.error)
 
     def _least_norm(self, items: np.ndarray) -> None:
         """Move to the solution of least norm on the face where every line with a multiplier stays on its limit.

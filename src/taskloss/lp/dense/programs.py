@@ -119,7 +119,7 @@ class System:
 
 
 def optimality_error(programs: DensePrograms, x: Tensor, multipliers: Tensor) -> Tensor:
-    """How far pairs are from optimal, as ``kernels.lp_program.optimality_error`` defines it."""
+    """How far pairs are from optimal, as ``kernels.lp_optimality`` defines it."""
     matrix, cost, low, high, _ = programs
     m = programs.num_rows
     values = programs.values(x)
