@@ -2,8 +2,9 @@
 
 The same net (two hidden layers of 64 ReLU units, features made normal by their quantiles) is trained full batch by AdamW with
 either loss, at most 200 steps. Of each set 40% of the rows are the test; of the others 30% are for validation. The metric on
-the validation rows stops each run, and picks one of four settings for each method, set and seed. F-score and Jaccard need a
-threshold: the best one on the validation rows, for both methods. The other metrics are of rankings.
+the validation rows stops each run, and picks one of four settings for each method, set and seed. F-score, Jaccard and the
+accuracy in which a positive counts as ten negatives need a threshold: the best one on the validation rows, for both methods.
+The other metrics are of rankings.
 
     pip install -e '.[cli,estimators]'
     python -m benchmarks.lp_losses --data FOLDER --output lp_losses.json
@@ -23,11 +24,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from benchmarks.cells import Cells, Record
-from benchmarks.fscore import best_threshold, read_set
+from benchmarks.fscore import read_set
 from benchmarks.splits import Split, cross_entropy, split_samples
 from torch import Tensor, nn
 
@@ -43,40 +45,64 @@ Settings = dict[str, Any]
 Metric = Callable[[Tensor, Tensor], float]
 
 
+class Ratio(NamedTuple):
+    """A metric of labels: coefficients of tp, fp, fn, tn above and below the fraction bar."""
+
+    numerator: tuple[float, float, float, float]
+    denominator: tuple[float, float, float, float]
+
+    def of(self, *counts: Any) -> Any:
+        """The ratio, for numbers or arrays of them."""
+        above, below = (sum(c * count for c, count in zip(part, counts, strict=True)) for part in self)
+        return above / below
+
+    def at(self, threshold: float, scores: Tensor, target: Tensor) -> float:
+        """The ratio where scores above the threshold are taken for positive."""
+        predicted, positive = scores > threshold, target > 0
+        pairs = ((predicted, positive), (predicted, ~positive), (~predicted, positive), (~predicted, ~positive))
+        return float(self.of(*(int((one & other).sum()) for one, other in pairs)))
+
+    def best(self, scores: Tensor, target: Tensor) -> tuple[float, float]:
+        """The highest value that a threshold reaches, and the threshold: halfway between two scores, or below all of them.
+
+        >>> F1.best(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([1, 0, 1, 0]))
+        (0.8, 1.5)
+        """
+        values = scores.double().numpy()
+        order = np.argsort(-values, kind="stable")
+        ranked, tp = values[order], np.cumsum(target.numpy()[order])
+        fp = np.arange(1, len(tp) + 1) - tp
+        reached = self.of(tp, fp, tp[-1] - tp, fp[-1] - fp)
+        below = np.append(ranked[1:], ranked[-1] - 1)
+        reached[ranked == below] = -1  # Equal scores stay on one side.
+        best = int(np.argmax(reached))
+        return float(reached[best]), float((ranked[best] + below[best]) / 2)
+
+
+F1 = Ratio((2, 0, 0, 0), (2, 1, 1, 0))
+JACCARD = Ratio((1, 0, 0, 0), (1, 1, 1, 0))
+WEIGHTED = Ratio((10, 0, 0, 1), (10, 1, 10, 1))
+"""Accuracy in which a positive counts as ten negatives."""
+
+
 @dataclass(frozen=True)
 class Contest:
-    """A loss and the metric it is made for."""
+    """A loss and the metric it is made for: of rankings, or of labels."""
 
-    metric: Metric
+    metric: Metric | Ratio
     make: Callable[..., Criterion]
     grid: dict[str, tuple[Any, ...]]
     """Settings of the loss, beside the learning rate."""
     sets: tuple[str, ...] = BINARY_SETS
-    thresholded: bool = False
-
-
-def best_f1(scores: Tensor, target: Tensor) -> float:
-    """The highest F1 that a threshold reaches."""
-    return best_threshold(scores, target)[0]
-
-
-def jaccard_of(f1: float) -> float:
-    """The Jaccard index with this F1: ``J = F / (2 - F)``, so both are best at the same threshold.
-
-    >>> round(jaccard_of(2 / 3), 4)
-    0.5
-    """
-    return f1 / (2 - f1)
 
 
 CONTESTS = {
     "AUC, hinge": Contest(tl.metrics.roc_auc_score, tl.lp.AUCLoss, {"margin": (0.3, 1.0)}),
     "AUC, ramp": Contest(tl.metrics.roc_auc_score, functools.partial(tl.lp.AUCLoss, form="ramp"), {"margin": (0.3, 1.0)}),
-    "F1": Contest(best_f1, tl.lp.FScoreLoss, {"margin": (0.25, 0.5)}, thresholded=True),
-    "F1, no margin": Contest(best_f1, tl.lp.FScoreLoss, {"margin": (0.0,)}, thresholded=True),
-    "Jaccard": Contest(
-        lambda scores, target: jaccard_of(best_f1(scores, target)), tl.lp.JaccardLoss, {"margin": (0.25, 0.5)}, thresholded=True
-    ),
+    "F1": Contest(F1, tl.lp.FScoreLoss, {"margin": (0.25, 0.5)}),
+    "F1, no margin": Contest(F1, tl.lp.FScoreLoss, {"margin": (0.0,)}),
+    "Jaccard": Contest(JACCARD, tl.lp.JaccardLoss, {"margin": (0.25, 0.5)}),
+    "weighted accuracy": Contest(WEIGHTED, functools.partial(tl.lp.RatioLoss, *WEIGHTED), {"margin": (0.25, 0.5)}),
     f"precision at recall {BOUND}": Contest(
         lambda scores, target: float(tl.metrics.precision_at_recall_score(scores, target, recall=BOUND)),
         functools.partial(tl.lp.PrecisionAtRecallLoss, BOUND),
@@ -125,13 +151,15 @@ def run_once(contest: Contest, method: str, settings: Settings, split: Split, se
     baseline = cross_entropy if contest.sets is BINARY_SETS else nn.functional.cross_entropy
     criterion = contest.make(**options) if method == "program" else baseline
     parts = split.training, split.validation
-    result = train(net, criterion, *parts, settings=budget, metric=contest.metric, seed=seed)
+    metric = contest.metric
+    watched = (lambda scores, target: metric.best(scores, target)[0]) if isinstance(metric, Ratio) else metric
+    result = train(net, criterion, *parts, settings=budget, metric=watched, seed=seed)
     with torch.no_grad():
         scores, validation = net(split.test.features).double(), net(split.validation.features)
-    test = contest.metric(scores, split.test.target)
-    if contest.thresholded:
-        f1 = tl.metrics.fbeta_score(scores - best_threshold(validation, split.validation.target)[1], split.test.target)
-        test = float(f1) if contest.metric is best_f1 else jaccard_of(float(f1))
+    if isinstance(metric, Ratio):
+        test = metric.at(metric.best(validation, split.validation.target)[1], scores, split.test.target)
+    else:
+        test = metric(scores, split.test.target)
     return {"validation": result.best_metric, "test": float(test), "steps": result.best_iteration}
 
 

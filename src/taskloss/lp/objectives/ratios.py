@@ -129,6 +129,7 @@ def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | Non
         or torch._C._are_functorch_transforms_active()
     ):
         return None
-    gradient = torch.empty_like(scores)
-    value = ratio_of_one(scores.detach().numpy(), target.numpy(), *task.settings, gradient.numpy())
-    return None if value != value else _attach(scores, value, gradient)
+    numbers = scores.detach().numpy()
+    gradient = np.empty(numbers.shape, numbers.dtype)
+    value = ratio_of_one(numbers, target.numpy(), *task.settings, gradient)
+    return None if value != value else _attach(scores, value, torch.from_numpy(gradient))
