@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import taskloss as tl
-from tests.another_device import NAME
+from tests.another_device.device import NAME
 from tests.contract.cases import every_loss, every_task, example, value_and_gradient
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from taskloss.lp import LinearProgram, LPLayer, SparseMatrix, Status, solve
-from tests.another_device import NAME, brought_back
+from tests.another_device.device import NAME, brought_back
 from tests.lp.test_engines import MODES, gradients
 from tests.lp.test_gradients import random_program
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskloss.kernels._lanes import in_all, load, store
+from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
 from taskloss.kernels._numba import plain_kernel
 
 
@@ -19,3 +19,15 @@ def copy(lanes, source, target):
     """Write ``source`` over ``target``."""
     for row in range(len(target)):
         store(target, row, load(source, row, lanes))
+
+
+@plain_kernel
+def largest_finite(lanes, numbers, count):
+    """The largest finite magnitude in the first ``count`` rows."""
+    worst = in_all(0.0, lanes)
+    zero = in_all(0.0, lanes)
+    unlimited = in_all(1e300, lanes)
+    for row in range(count):
+        size = size_of(load(numbers, row, lanes))
+        worst = larger(where_positive(unlimited - size, size, zero), worst)
+    return worst

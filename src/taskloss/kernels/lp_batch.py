@@ -4,7 +4,7 @@ The arrays of a batch have one row an item: ``entries`` (of A), ``cost``, ``quad
 first), ``x``, ``multipliers`` (of lines). ``items`` says which rows a stage works on; all that a stage finds is written in
 place. The stages are joined in Python: one compiled function that held them all would take minutes to compile.
 
-The interior method and the polish work on as many items at once as the pattern has lanes. The others need one lane.
+Scaling, interior method, polish and finish work on as many items at once as the pattern has lanes. The others need one lane.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from taskloss.kernels.lp_groups import group_of, load_program, load_rows, make_p
 from taskloss.kernels.lp_interior import interior_method
 from taskloss.kernels.lp_multipliers import multiplier_method
 from taskloss.kernels.lp_optimality import check_one, check_pair, make_check
-from taskloss.kernels.lp_polish import factorize_active, find_active, make_polish, polish_dual, polish_primal, write_determined
+from taskloss.kernels.lp_polish import (
+    SHIFT,
+    factorize_active,
+    find_active,
+    make_polish,
+    polish_dual,
+    polish_primal,
+    write_determined,
+)
 from taskloss.kernels.lp_program import Program, make_system, write_values_of_one
 from taskloss.kernels.lp_scaling import equilibrate, make_scaling, scale_program
 from taskloss.kernels.lp_step import make_lanes, make_room
@@ -194,7 +202,7 @@ def polish_many(pattern, entries, cost, quadratic, low, high, x, multipliers, it
         load_rows(x, group, lane_x)
         load_rows(multipliers, group, lane_multipliers)
         find_active(pattern, program, lane_x, lane_multipliers, guess, room)
-        factorize_active(pattern, program.entries, system, room.active)
+        factorize_active(pattern, program.entries, system, room.active, SHIFT)
         polish_primal(pattern, program, system, lane_x, room)
         polish_dual(pattern, program, system, lane_x, lane_multipliers, room)
         write_determined(pattern, system, room)

@@ -27,6 +27,9 @@ from taskloss.kernels.lp_program import factorize_system, solve_system, write_st
 from taskloss.kernels.lp_slacks import complementarity, move, primal_error, write_limits, write_terms
 from taskloss.kernels.lp_step import ROUNDS, find_step, reset_lanes, write_diagonal, write_entries, write_inverse_theta
 
+PATIENCE = 25
+"""So many steps without progress are enough."""
+
 
 @plain_kernel
 def _start(pattern, program, system, x, room, lanes):
@@ -169,7 +172,7 @@ def _take_note(lanes, lane, step, tolerance, max_steps):
         lanes.best[lane] = error
         lanes.progress_step[lane] = step
     best = lanes.best[lane]
-    lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or step - lanes.progress_step[lane] > 25
+    lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or step - lanes.progress_step[lane] > PATIENCE
     lanes.steps[lane] = step
     lanes.running[lane] = not (best <= tolerance or lost or step >= max_steps)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
 from taskloss.kernels._numba import inner_kernel, plain_kernel
+from taskloss.kernels.lane_rows import largest_finite
 from taskloss.kernels.lp_program import in_lane, program_in_lane, write_stationarity, write_values
 
 
@@ -60,17 +61,9 @@ def violation_in_lanes(lanes, low, high, values):
 
 
 @plain_kernel
-def _largest_limit(lanes, low, high, count):
+def _largest_limit(lanes, program, count):
     """The largest finite magnitude among the limits of the first lines."""
-    worst = in_all(0.0, lanes)
-    zero = in_all(0.0, lanes)
-    unlimited = in_all(1e300, lanes)
-    for line in range(count):
-        size = size_of(load(low, line, lanes))
-        worst = larger(where_positive(unlimited - size, size, zero), worst)
-        size = size_of(load(high, line, lanes))
-        worst = larger(where_positive(unlimited - size, size, zero), worst)
-    return worst
+    return larger(largest_finite(lanes, program.low, count), largest_finite(lanes, program.high, count))
 
 
 @plain_kernel
@@ -81,7 +74,7 @@ def smallest_gap_unit(lanes, program):
     """
     one = in_all(1.0, lanes)
     cost = largest_in_lanes(lanes, program.cost)
-    limit = _largest_limit(lanes, program.low, program.high, len(program.low))
+    limit = _largest_limit(lanes, program, len(program.low))
     return in_all(1e-4, lanes) * where_positive(cost, cost, one) * where_positive(limit, limit, one)
 
 
@@ -122,7 +115,7 @@ def check_pair(pattern, program, x, multipliers, check):
     write_values(pattern, program.entries, x, values)
     write_stationarity(pattern, program, x, multipliers, check.gradient)
     error = largest_in_lanes(lanes, check.gradient) / (one + largest_in_lanes(lanes, program.cost))
-    row_size = one + _largest_limit(lanes, program.low, program.high, m)
+    row_size = one + _largest_limit(lanes, program, m)
     column_size = one + largest_in_lanes(lanes, x)
     total = in_all(0.0, lanes)
     for line in range(m + n):

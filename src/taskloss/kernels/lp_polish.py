@@ -28,6 +28,9 @@ from taskloss.kernels.lp_program import factorize_system, solve_system, write_st
 from taskloss.kernels.sparse_ldl import ENOUGH
 
 SHIFT = 1e-10
+"""Of the rows of the system."""
+SENSITIVE_SHIFT = 1e-7
+"""The same where multipliers are gradients: rounding divided by it is what dependent rows get wrong, and nothing judges them."""
 ROUNDS = np.int64(3)
 """Of refinement, at most. A number of Python's would be a type of its own to the compiler."""
 ROUNDING = 1e-15
@@ -75,20 +78,20 @@ def make_polish(pattern):
 
 
 @plain_kernel
-def factorize_active(pattern, entries, system, active):
-    """Factorize the system above for the active lines."""
+def factorize_active(pattern, entries, system, active, shift):
+    """Factorize the system above for the active lines. ``shift``: of the rows, removed again by refinement."""
     lanes = pattern.lanes
     m = len(pattern.at_row)
     zero = in_all(0.0, lanes)
     one = in_all(1.0, lanes)
-    shift = in_all(-SHIFT, lanes)
+    shifted = in_all(-shift, lanes)
     for row in range(m):
         kept = load(active, row, lanes)
         for entry in range(pattern.row_start[row], pattern.row_start[row + 1]):
             free = one - load(active, m + pattern.columns[entry], lanes)
             store(system.matrix, pattern.at_entry[entry], where_positive(kept * free, load(entries, entry, lanes), zero))
-        store(system.matrix, pattern.at_row[row], where_positive(kept, shift, zero - one))
-        store(system.shift, pattern.row_place[row], where_positive(kept, shift, zero))
+        store(system.matrix, pattern.at_row[row], where_positive(kept, shifted, zero - one))
+        store(system.shift, pattern.row_place[row], where_positive(kept, shifted, zero))
     for column in range(len(pattern.at_column)):
         store(system.matrix, pattern.at_column[column], one)
         store(system.shift, pattern.column_place[column], zero)
@@ -254,8 +257,7 @@ def write_determined(pattern, system, room):
         store(room.right_columns, column, where_positive(load(room.active, m + column, lanes), zero, probe))
     fill(lanes, room.right_rows, 0.0)
     solve_system(pattern, system, room.right_columns, room.right_rows, room.columns, room.rows, 1e-8, ROUNDS)
-    unseen = zero
     for column in range(n):
         free = where_positive(load(room.active, m + column, lanes), zero, load(room.columns, column, lanes))
-        unseen = larger(size_of(free), unseen)
-    store(room.judged, 0, unseen)
+        store(room.columns, column, free)
+    store(room.judged, 0, largest_in_lanes(lanes, room.columns))

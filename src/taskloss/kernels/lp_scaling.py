@@ -12,7 +12,7 @@ import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, root_of, size_of, smaller, store, where_positive
 from taskloss.kernels._numba import inner_kernel, plain_kernel
-from taskloss.kernels.lane_rows import fill
+from taskloss.kernels.lane_rows import fill, largest_finite
 
 ROUNDS = 10
 
@@ -127,17 +127,6 @@ def _unit(largest):
 
 
 @plain_kernel
-def _largest_finite(lanes, numbers):
-    worst = in_all(0.0, lanes)
-    zero = in_all(0.0, lanes)
-    unlimited = in_all(1e300, lanes)
-    for row in range(len(numbers)):
-        size = size_of(load(numbers, row, lanes))
-        worst = larger(where_positive(unlimited - size, size, zero), worst)
-    return worst
-
-
-@plain_kernel
 def _multiply(lanes, numbers, factor):
     for row in range(len(numbers)):
         store(numbers, row, load(numbers, row, lanes) * factor)
@@ -161,8 +150,9 @@ def scale_program(pattern, program, scaling):
         store(program.low, m + column, load(program.low, m + column, lanes) * (one / scale))
         store(program.high, m + column, load(program.high, m + column, lanes) * (one / scale))
         store(program.cost, column, load(program.cost, column, lanes) * scale)
-    store(scaling.limit, 0, larger(_largest_finite(lanes, program.low), _largest_finite(lanes, program.high)))
-    store(scaling.cost, 0, _largest_finite(lanes, program.cost))
+    lines = len(program.low)
+    store(scaling.limit, 0, larger(largest_finite(lanes, program.low, lines), largest_finite(lanes, program.high, lines)))
+    store(scaling.cost, 0, largest_finite(lanes, program.cost, len(program.cost)))
     for lane in range(len(lanes)):
         scaling.limit[lane] = _unit(scaling.limit[lane])
         scaling.cost[lane] = _unit(scaling.cost[lane])

@@ -11,7 +11,7 @@ from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_
 from taskloss.kernels._numba import kernel, plain_kernel
 from taskloss.kernels.lp_groups import group_of, load_rows, program_of, store_rows
 from taskloss.kernels.lp_multipliers import write_penalty_matrix
-from taskloss.kernels.lp_polish import factorize_active
+from taskloss.kernels.lp_polish import SENSITIVE_SHIFT, factorize_active
 from taskloss.kernels.lp_program import factorize_system, make_system, solve_system, solve_system_of_one
 from taskloss.kernels.sparse_ldl import ENOUGH
 
@@ -45,7 +45,7 @@ def sensitivities_many(pattern, entries, active, right, items, unseen, duals, he
         load_rows(active, group, lane_active)
         load_rows(right, group, lane_right)
         _scale_rows(pattern, lane_active, scaled, scale)
-        factorize_active(pattern, scaled, system, lane_active)
+        factorize_active(pattern, scaled, system, lane_active, SENSITIVE_SHIFT)
         solve_system(pattern, system, lane_right, nothing, lane_unseen, lane_duals, ENOUGH, ROUNDS)
         for row in range(m):
             for lane in range(width):

@@ -31,7 +31,8 @@ class CompiledEngine(Engine):
         return solve_arrays(self.arrays, settings, start)
 
     def read(self, tensor: torch.Tensor) -> np.ndarray:
-        return array_of(tensor)
+        # Compiled for this order alone; the gradient of a transposed x has the other.
+        return np.ascontiguousarray(array_of(tensor))
 
     def values(self, x: np.ndarray) -> np.ndarray:
         values = np.empty_like(self.low)

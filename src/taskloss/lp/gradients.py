@@ -1,7 +1,7 @@
 """The gradients of a solution: what a gradient in x, or in the optimal value, means for c, A, b and the bounds.
 
 Each is an *adjoint*: vectors for c, the right sides and the bounds, and pairs of vectors whose outer products add up to the
-gradient in A. Everything is computed when a gradient comes, by one sparse factorization an item.
+gradient in A. Everything is computed when a gradient comes, by one factorization an item.
 
 *active set* (Meng et al. 2021, section 3.2). With J the tight rows, X the variables at a bound, R the others and ``B =
 A_{J,R}``: ``x_R = B^+ (b_J - A_{J,X} x_X)``. So with ``lam = B^{+T} xbar_R`` the gradients are ``bbar_J = lam``, ``Abar_J = -lam

@@ -99,7 +99,9 @@ class LinearProgram:
         return numbers
 
     def _find_entries(self) -> None:
-        matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
+        # The gradient in the values of a sparse tensor goes through them, whoever asks for the numbers.
+        with torch.enable_grad():
+            matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
         object.__setattr__(self, "matrices", matrices)
 
     def _versions(self) -> tuple[int, ...] | None:
@@ -171,12 +173,12 @@ class LinearProgram:
         for name, value in (("c", self.c), ("A_ub", values[0]), ("A_eq", values[1]), ("b_eq", self.b_eq)):
             if value is not None and not bool(value.isfinite().all()):
                 raise ValueError(f"{name} contains NaN or an infinite value; expected finite numbers")
-        # A minimum or maximum of anything with a NaN is NaN, and every comparison with it is false.
-        if self.num_inequalities and self.b_ub is not None and not float(self.b_ub.detach().min()) > -math.inf:
+        # Every comparison with a NaN is false.
+        if self.b_ub is not None and not bool((self.b_ub > -math.inf).all()):
             raise ValueError("b_ub contains NaN or -inf; expected numbers, or inf for a row without a limit")
-        if self.lower is not None and not float(self.lower.detach().max()) < math.inf:
+        if self.lower is not None and not bool((self.lower < math.inf).all()):
             raise ValueError("lower contains NaN or inf; expected numbers, or -inf for no bound")
-        if self.upper is not None and not float(self.upper.detach().min()) > -math.inf:
+        if self.upper is not None and not bool((self.upper > -math.inf).all()):
             raise ValueError("upper contains NaN or -inf; expected numbers, or inf for no bound")
         if self.lower is not None and self.upper is not None:
             crossed = self.lower > self.upper

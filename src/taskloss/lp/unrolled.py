@@ -107,4 +107,6 @@ def exact_step(
     crosses = (slopes + torch.where(curvatures > 0.0, curvatures * widths, torch.zeros_like(widths)) >= 0.0) & at.isfinite()
     first = crosses.to(torch.int64).argmax(-1, keepdim=True)
     piece = (at + -slopes / curvatures.clamp_min(1e-300)).gather(-1, first)[..., 0]
-    return torch.where(crosses.any(-1) & piece.isfinite(), piece, torch.ones_like(piece))
+    # At the minimizer itself the step is a whole one: it is no step, but what is differentiated.
+    falls = (slope < 0.0)[:, 0] & crosses.any(-1) & piece.isfinite()
+    return torch.where(falls, piece, torch.ones_like(piece))

@@ -48,12 +48,12 @@ class DenseEngine(Engine):
         """Where torch alone comes to; what is not solved has the status of a step limit."""
         programs, fine = self.programs, 0.01 * settings.tolerance
         scaled, scales = equilibrated(programs)
-        steps = torch.zeros_like(programs.cost[:, 0], dtype=torch.int64)
-        near = None if start is None else (start[0] / scales.x, start[1] / scales.multipliers)
-        pair = None if near is None else polish.polish(scaled, *near)
-        if pair is None or not bool(self._solved(scaled, pair, fine).all()):
-            ended = interior_method(scaled, fine, min(INTERIOR_STEPS, settings.max_steps))
+        limit = min(INTERIOR_STEPS, settings.max_steps)
+        if start is None:
+            ended = interior_method(scaled, fine, limit)
             pair, steps = polish.polish(scaled, ended.x, ended.multipliers), ended.steps
+        else:
+            pair, steps = self._warm(scaled, (start[0] / scales.x, start[1] / scales.multipliers), fine, limit)
         x, multipliers = pair.x * scales.x, pair.multipliers * scales.multipliers
         error = torch.maximum(*(optimality_error(*of) for of in ((scaled, pair.x, pair.multipliers), (programs, x, multipliers))))
         optimal = self._solved(scaled, pair, fine) & (error <= settings.tolerance)
@@ -75,6 +75,21 @@ class DenseEngine(Engine):
             traces=[],
         )
 
+    def _warm(
+        self, scaled: DensePrograms, start: tuple[Tensor, Tensor], tolerance: float, max_steps: int
+    ) -> tuple[polish.Polished, Tensor]:
+        """Pairs and steps: a polish of the start where that is enough, the interior method for the other programs."""
+        pair = polish.polish(scaled, *start)
+        steps = torch.zeros_like(scaled.cost[:, 0], dtype=torch.int64)
+        left = (~self._solved(scaled, pair, tolerance)).nonzero()[:, 0]
+        if len(left):
+            others = scaled.some(left)
+            ended = interior_method(others, tolerance, max_steps)
+            again = polish.polish(others, ended.x, ended.multipliers)
+            pair = polish.Polished(*(old.index_copy(0, left, new) for old, new in zip(pair, again, strict=True)))
+            steps = steps.index_copy(0, left, ended.steps)
+        return pair, steps
+
     @staticmethod
     def _solved(scaled: DensePrograms, pair: polish.Polished, tolerance: float) -> Tensor:
         return (optimality_error(scaled, pair.x, pair.multipliers) <= tolerance) & pair.determined
@@ -86,7 +101,8 @@ class DenseEngine(Engine):
         some = Arrays(arrays.pattern, *(array[items] for array in arrays.program()))
         start = found.x[left].cpu().numpy(), found.multipliers[left].cpu().numpy()
         usable = all(np.isfinite(part).all() for part in start)
-        others = solve_arrays(some, settings, start if usable else None)
+        left_steps = max(settings.max_steps - int(found.steps.max()), 1)
+        others = solve_arrays(some, settings._replace(max_steps=left_steps), start if usable else None)
         joined = {}
         for name, mine, theirs in zip(Found._fields, found, others, strict=True):
             if isinstance(mine, Tensor):
@@ -98,7 +114,7 @@ class DenseEngine(Engine):
         return found._replace(**{**joined, "steps": steps, "certificates": certificates})
 
     def read(self, tensor: Tensor) -> Tensor:
-        return tensor.detach().double()
+        return tensor.detach().to(self.low)
 
     def values(self, x: Array) -> Tensor:
         return self.programs.values(x)

@@ -12,10 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from taskloss.kernels.lp_interior import PATIENCE
 from taskloss.lp.dense.programs import DensePrograms, System, smallest_gap_unit, times
-
-PATIENCE = 25
-"""So many steps without progress are enough."""
 
 
 class Sides(NamedTuple):
@@ -105,7 +103,7 @@ class _Point:
         programs, m = self.programs, self.m
         count = present.sum(1)
         middle = torch.where(equation, limit[:, 0], (present * limit).sum(1) / count.clamp_min(1))
-        theta = torch.where(count > 0, 1.0, torch.where(equation, 0.0, 1e-6)).to(limit)
+        theta = (count > 0).to(limit) + 1e-6 * (~equation & (count == 0)).to(limit)
         system = self._system(theta)
         held = torch.where(self.fixed, middle[:, m:], 0.0)
         x, _ = system.solve(middle[:, m:], middle[:, :m] - times(programs.matrix, held))
@@ -118,6 +116,8 @@ class _Point:
         outside = torch.where(present, -distance, 0.0).amax((1, 2), keepdim=True)
         wrong = torch.where(one_sided, -leaning, 0.0).amax((1, 2), keepdim=True)
         slack = distance.clamp_min(0.0) + (1.5 * outside).clamp_min(1e-2)
+        width = (limit[:, 1] - limit[:, 0])[:, None]
+        slack = torch.where(present & ~one_sided, torch.minimum(slack, width), slack)
         duals = leaning.clamp_min(0.0) + (1.5 * wrong).clamp_min(1e-2)
         self.sides = Sides(torch.where(present, slack, 1.0), torch.where(present, duals, 1.0))
         self.equation_dual = torch.where(self.equation, dual[:, :m], 0.0)
@@ -126,7 +126,8 @@ class _Point:
         m = self.m
         columns = torch.where(self.fixed, 1.0, theta[:, m:])
         limited = theta[:, :m] > 0.0
-        rows = torch.where(limited, 1.0 / theta[:, :m].clamp_min(1e-300), torch.where(self.equation, 0.0, 1e20))
+        unlimited = 1e20 * (~self.equation).to(theta)
+        rows = torch.where(limited, 1.0 / theta[:, :m].clamp_min(1e-300), unlimited)
         return System(self.matrix, columns, rows, self.programs.num_inequalities)
 
     def look(self) -> None:

@@ -26,7 +26,7 @@ def solve_penalty(programs: DensePrograms, active: Tensor, epsilon: float, ridge
     """``H^{-1} right``, H the Hessian of f where the ``active`` lines are overstepped."""
     m = programs.num_rows
     rows, columns = active[:, :m], active[:, m:]
-    weights = torch.where(columns, 1.0 / epsilon, 0.0) + torch.full_like(right, ridge + DAMPING / epsilon)
+    weights = columns.to(right) / epsilon + (ridge + DAMPING / epsilon)
     limited = torch.where(rows, epsilon, torch.ones_like(programs.low[:, :m]))
     system = System(torch.where(rows[:, :, None], programs.matrix, 0.0), weights, limited, shift=0.0)
     return system.solve(right, torch.zeros_like(limited))[0]
@@ -39,14 +39,14 @@ def minimize_penalty(
     x = best_x = torch.where(start.isfinite(), start, 0.0)
     unit = 1.0 + programs.cost.abs().amax(1)
     best, waited = torch.full_like(unit, torch.inf), torch.zeros_like(unit)
-    for _ in range(max_steps):
+    for step in range(max_steps + 1):
         values, violation = _violation(programs, x)
         gradient = _gradient(programs, x, violation, epsilon, ridge)
         size = gradient.abs().amax(1) / unit
         better = size < best
         best, best_x = torch.where(better, size, best), torch.where(better[:, None], x, best_x)
         waited = torch.where(better, 0.0, waited + 1.0)
-        if bool(((best <= SMALL) | (waited > PATIENCE)).all()):
+        if step == max_steps or bool(((best <= SMALL) | (waited > PATIENCE)).all()):
             break
         active = (violation != 0.0) | (programs.low == programs.high)
         direction = solve_penalty(programs, active, epsilon, ridge, -gradient)

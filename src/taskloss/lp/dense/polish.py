@@ -10,13 +10,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from taskloss.kernels.lp_polish import NO_WORSE, SENSITIVE_SHIFT
 from taskloss.lp.dense.programs import DensePrograms, System, times
 
+REFINEMENTS = 6
+"""Of the gradient; each removes all but ``shift / (shift + s^2)`` of the error, s the least singular value of B."""
 ROUNDS = 2
 ROUNDING = 1e-13
 """A multiplier of the wrong sign that is not larger is removed."""
-NO_WORSE = 1e-14
-"""What a polished pair may miss, if the other missed less."""
 
 
 class Polished(NamedTuple):
@@ -44,7 +45,7 @@ def active_system(matrix: Tensor, active: Tensor) -> System:
     m = matrix.shape[1]
     rows, columns = active[:, :m], active[:, m:]
     kept = torch.where(rows[:, :, None] & ~columns[:, None, :], matrix, 0.0)
-    return System(kept, torch.ones_like(columns, dtype=matrix.dtype), (~rows).to(matrix.dtype))
+    return System(kept, torch.ones_like(columns, dtype=matrix.dtype), (~rows).to(matrix.dtype), shift=SENSITIVE_SHIFT)
 
 
 def solve_active(matrix: Tensor, active: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,7 +55,7 @@ def solve_active(matrix: Tensor, active: Tensor, right: Tensor) -> tuple[Tensor,
     size = free.amax(2) if m else free.sum(2)
     scale = 1.0 / torch.where(size > 0.0, size, 1.0)
     system = active_system(matrix * scale[:, :, None], active)
-    unseen, duals = system.solve(right, torch.zeros_like(scale))
+    unseen, duals = system.solve(right, torch.zeros_like(scale), REFINEMENTS)
     duals = torch.where(active[:, :m], duals * scale, 0.0)
     return unseen, duals, times(matrix.mT, duals)
 

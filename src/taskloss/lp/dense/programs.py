@@ -17,11 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from taskloss.kernels.lp_batch import UNLIMITED
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.unrolled import dense_lines
 
-UNLIMITED = 1e20
-"""A limit beyond this counts as none."""
 SHIFT = 1e-11
 """Added to the diagonal, so that dependent rows do no harm; refinement removes what it changes."""
 REFINEMENTS = 3
@@ -43,6 +42,11 @@ class DensePrograms(NamedTuple):
     def num_rows(self) -> int:
         """Inequalities and equations."""
         return self.matrix.shape[1]
+
+    def some(self, items: Tensor) -> DensePrograms:
+        """Those of the programs."""
+        matrix, cost, low, high, inequalities = self
+        return DensePrograms(matrix[items], cost[items], low[items], high[items], inequalities)
 
     def values(self, x: Tensor) -> Tensor:
         """Of all lines, ``(A x, x)``."""
