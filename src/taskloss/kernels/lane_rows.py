@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
 from taskloss.kernels._numba import plain_kernel
 
@@ -19,6 +21,34 @@ def copy(lanes, source, target):
     """Write ``source`` over ``target``."""
     for row in range(len(target)):
         store(target, row, load(source, row, lanes))
+
+
+@plain_kernel
+def copy_where(lanes, condition, source, target):
+    """Write ``source`` over ``target`` in the lanes where the condition is positive."""
+    for row in range(len(target)):
+        store(target, row, where_positive(condition, load(source, row, lanes), load(target, row, lanes)))
+
+
+@plain_kernel
+def largest_in_lanes(lanes, numbers):
+    """The largest magnitude; infinite when anything is undefined."""
+    worst = in_all(0.0, lanes)
+    total = in_all(0.0, lanes)
+    for row in range(len(numbers)):
+        value = load(numbers, row, lanes)
+        total = total + value
+        worst = larger(size_of(value), worst)
+    return defined(lanes, worst, total)
+
+
+@plain_kernel
+def defined(lanes, value, total):
+    """``value``, infinite where it or ``total`` is not finite."""
+    limit = in_all(np.inf, lanes)
+    # Undefined, so not positive, where either is infinite or undefined.
+    finite = in_all(1.0, lanes) + (value - value) + (total - total)
+    return where_positive(finite, value, limit)
 
 
 @plain_kernel

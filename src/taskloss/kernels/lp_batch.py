@@ -28,7 +28,7 @@ from taskloss.kernels.lp_polish import (
 )
 from taskloss.kernels.lp_program import Program, make_system, write_values_of_one
 from taskloss.kernels.lp_scaling import equilibrate, make_scaling, scale_program
-from taskloss.kernels.lp_step import make_lanes, make_room
+from taskloss.kernels.lp_step import make_progress, make_room
 
 UNLIMITED = 1e20
 """A limit beyond this counts as none."""
@@ -100,7 +100,7 @@ def interior_many(
     width = len(pattern.lanes)
     system = make_system(pattern)
     room = make_room(pattern)
-    lanes = make_lanes(width)
+    progress = make_progress(width)
     program = make_program(pattern, entries, cost, low)
     lane_x = np.empty((cost.shape[1], width))
     lane_multipliers = np.empty((low.shape[1], width))
@@ -113,7 +113,7 @@ def interior_many(
             program,
             system,
             room,
-            lanes,
+            progress,
             lane_x,
             lane_multipliers,
             softness,
@@ -128,8 +128,8 @@ def interior_many(
         store_rows(lane_x, group, x)
         store_rows(lane_multipliers, group, multipliers)
         for lane in range(min(width, len(items) - begin)):
-            error[group[lane]] = lanes.best[lane]
-            steps[group[lane]] += lanes.steps[lane]
+            error[group[lane]] = progress.best[lane]
+            steps[group[lane]] += progress.steps[lane]
 
 
 @kernel

@@ -22,17 +22,17 @@ import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
 from taskloss.kernels._numba import merged_kernel, plain_kernel
-from taskloss.kernels.lane_rows import copy, fill
+from taskloss.kernels.lane_rows import copy, copy_where, defined, fill, largest_in_lanes
 from taskloss.kernels.lp_program import factorize_system, solve_system, write_stationarity, write_values
 from taskloss.kernels.lp_slacks import complementarity, move, primal_error, write_limits, write_terms
-from taskloss.kernels.lp_step import ROUNDS, find_step, reset_lanes, write_diagonal, write_entries, write_inverse_theta
+from taskloss.kernels.lp_step import ROUNDS, find_step, reset_progress, write_diagonal, write_entries, write_inverse_theta
 
 PATIENCE = 25
 """So many steps without progress are enough."""
 
 
 @plain_kernel
-def _start(pattern, program, system, x, room, lanes):
+def _start(pattern, program, system, x, room, progress):
     """A start near the middle of the limits: two least-squares problems, then slacks and duals pushed inside (Mehrotra 1992)."""
     n = len(x)
     lines = len(program.low)
@@ -48,7 +48,7 @@ def _start(pattern, program, system, x, room, lanes):
             middle[line, lane] = limits.limit[line, lane] if equation else total / max(sides_of_line, 1.0)
             theta[line, lane] = 1.0 if sides_of_line > 0.0 else 0.0 if equation else 1e-6
     write_inverse_theta(pattern.lanes, theta, room.inverse_theta)
-    write_diagonal(pattern, system, limits, theta, room.inverse_theta, 0.0, lanes.shift)
+    write_diagonal(pattern, system, limits, theta, room.inverse_theta, 0.0, progress.shift)
     fill(pattern.lanes, system.shift, 0.0)
     factorize_system(pattern, system)
     fixed = room.column_change
@@ -126,19 +126,17 @@ def _write_duals(pattern, program, x, room):
 
 
 @plain_kernel
-def _judge(pattern, program, x, room, softness, numbers):
+def _judge(pattern, program, x, room, softness, progress):
     """Complementarity and error of every lane."""
     lanes = pattern.lanes
     limits = room.limits
-    store(numbers.mu, 0, complementarity(lanes, limits, room.sides))
+    store(progress.mu, 0, complementarity(lanes, limits, room.sides))
     total = in_all(0.0, lanes)
     for line in range(len(room.values)):
         total = total + load(room.values, line, lanes) + load(room.duals, line, lanes)
-    worst = in_all(0.0, lanes)
     primal = in_all(0.0, lanes)
     size = in_all(0.0, lanes)
     for column in range(len(x)):
-        worst = larger(size_of(load(room.gradient, column, lanes)), worst)
         term = load(program.cost, column, lanes) * load(x, column, lanes)
         primal = primal + term
         size = size + size_of(term)
@@ -148,41 +146,30 @@ def _judge(pattern, program, x, room, softness, numbers):
         multiplier = load(room.duals, line, lanes)
         limit = where_positive(multiplier, load(limits.limit, other + line, lanes), load(limits.limit, line, lanes))
         dual = dual - multiplier * limit
-    unit = larger(larger(size, size_of(dual)), load(numbers.gap_floor, 0, lanes))
-    gap = size_of(primal - dual) / unit if softness == 0.0 else load(numbers.mu, 0, lanes)
-    error = larger(primal_error(lanes, limits, room.terms, room.values), worst / load(numbers.cost_scale, 0, lanes))
-    # Undefined if anything is.
-    store(numbers.error, 0, larger(error, gap) + (gap - gap) + (total - total))
-    for lane in range(len(lanes)):
-        if not numbers.error[lane] < np.inf:
-            numbers.error[lane] = np.inf
+    unit = larger(larger(size, size_of(dual)), load(progress.gap_floor, 0, lanes))
+    gap = size_of(primal - dual) / unit if softness == 0.0 else load(progress.mu, 0, lanes)
+    stationarity = largest_in_lanes(lanes, room.gradient) / load(progress.cost_scale, 0, lanes)
+    error = larger(primal_error(lanes, limits, room.terms, room.values), stationarity)
+    store(progress.error, 0, defined(lanes, larger(error, gap), total + gap))
 
 
 @plain_kernel
-def _take_note(lanes, lane, step, tolerance, max_steps):
+def _take_note(progress, lane, step, tolerance, max_steps):
     """Is this the best point of a lane? Whether the lane has ended is noted too."""
-    mu, error = lanes.mu[lane], lanes.error[lane]
-    if mu < 0.9 * lanes.least_mu[lane]:
+    mu, error = progress.mu[lane], progress.error[lane]
+    if mu < 0.9 * progress.least_mu[lane]:
         # Early on the error may rise while the path is followed.
-        lanes.least_mu[lane] = mu
-        lanes.progress_step[lane] = step
-    lanes.better[lane] = 0.0
-    if error < lanes.best[lane]:
-        lanes.better[lane] = 1.0
-        lanes.best[lane] = error
-        lanes.progress_step[lane] = step
-    best = lanes.best[lane]
-    lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or step - lanes.progress_step[lane] > PATIENCE
-    lanes.steps[lane] = step
-    lanes.running[lane] = not (best <= tolerance or lost or step >= max_steps)
-
-
-@plain_kernel
-def _keep_better(lanes, better, source, kept):
-    """Copy the lanes that are better than before."""
-    condition = load(better, 0, lanes)
-    for place in range(len(kept)):
-        store(kept, place, where_positive(condition, load(source, place, lanes), load(kept, place, lanes)))
+        progress.least_mu[lane] = mu
+        progress.last_gain[lane] = step
+    progress.better[lane] = 0.0
+    if error < progress.best[lane]:
+        progress.better[lane] = 1.0
+        progress.best[lane] = error
+        progress.last_gain[lane] = step
+    best = progress.best[lane]
+    lost = error == np.inf or (error > 1e3 * best and best < 1e-4) or step - progress.last_gain[lane] > PATIENCE
+    progress.steps[lane] = step
+    progress.running[lane] = not (best <= tolerance or lost or step >= max_steps)
 
 
 @plain_kernel
@@ -212,7 +199,7 @@ def interior_method(
     program,
     system,
     room,
-    lanes,
+    progress,
     x,
     multipliers,
     softness,
@@ -224,7 +211,7 @@ def interior_method(
     items,
     done,
 ):
-    """Follow the central paths; ``x`` and ``multipliers`` receive the best points met, ``lanes.best`` their errors.
+    """Follow the central paths; ``x`` and ``multipliers`` receive the best points met, ``progress.best`` their errors.
 
     ``softness`` above zero lets the rows miss their limits at a quadratic price: ``min cost'x + |e|^2 / (2 softness)`` with
     ``A x - e`` within the limits, where ``e`` is softness times the row multipliers. ``enough``: the relative error of a step's
@@ -237,9 +224,9 @@ def interior_method(
     fill(pattern.lanes, sides.slack, 1.0)
     fill(pattern.lanes, sides.dual, 1.0)
     write_entries(pattern, program, system, limits)
-    reset_lanes(pattern.lanes, program, 1e-6, lanes)
-    _start(pattern, program, system, x, room, lanes)
-    store(lanes.shift, 0, in_all(10.0 * smallest_shift, pattern.lanes))
+    reset_progress(pattern.lanes, program, 1e-6, progress)
+    _start(pattern, program, system, x, room, progress)
+    store(progress.shift, 0, in_all(10.0 * smallest_shift, pattern.lanes))
     copy(pattern.lanes, x, room.best_x)
     for count in range(max_steps + 1):
         write_values(pattern, program.entries, x, room.values)
@@ -247,31 +234,32 @@ def interior_method(
         if softness > 0.0:
             _soften(pattern.lanes, softness, room)
         write_terms(pattern.lanes, limits, sides, room.values, room.terms, room.theta)
-        _judge(pattern, program, x, room, softness, lanes)
+        _judge(pattern, program, x, room, softness, progress)
         running = 0
         for lane in range(width):
-            if lanes.running[lane]:
-                _take_note(lanes, lane, count, tolerance, max_steps)
+            if progress.running[lane]:
+                _take_note(progress, lane, count, tolerance, max_steps)
                 item = items[lane]
                 if done[item] + count < traces.shape[1]:
                     _write_trace(x, lane, traces[item, done[item] + count])
-                running += lanes.running[lane]
+                running += progress.running[lane]
             else:
-                lanes.better[lane] = 0.0
-        _keep_better(pattern.lanes, lanes.better, x, room.best_x)
-        _keep_better(pattern.lanes, lanes.better, room.duals, multipliers)
+                progress.better[lane] = 0.0
+        better = load(progress.better, 0, pattern.lanes)
+        copy_where(pattern.lanes, better, x, room.best_x)
+        copy_where(pattern.lanes, better, room.duals, multipliers)
         if running == 0:
             break
         write_inverse_theta(pattern.lanes, room.theta, room.inverse_theta)
-        find_step(pattern, program, system, softness, enough, room, lanes)
+        find_step(pattern, program, system, softness, enough, room, progress)
         for lane in range(width):
-            inside = min(max(0.9, 1.0 - lanes.mu[lane]), 0.9995)
-            lanes.primal[lane] = min(1.0, inside * lanes.primal[lane])
-            lanes.dual[lane] = min(1.0, inside * lanes.dual[lane])
-            lanes.shift[lane] = max(0.3 * lanes.shift[lane], smallest_shift)
-        move(pattern.lanes, sides.slack, step.slack, lanes.primal)
-        move(pattern.lanes, sides.dual, step.dual, lanes.dual)
-        move(pattern.lanes, x, room.column_change, lanes.primal)
+            inside = min(max(0.9, 1.0 - progress.mu[lane]), 0.9995)
+            progress.primal[lane] = min(1.0, inside * progress.primal[lane])
+            progress.dual[lane] = min(1.0, inside * progress.dual[lane])
+            progress.shift[lane] = max(0.3 * progress.shift[lane], smallest_shift)
+        move(pattern.lanes, sides.slack, step.slack, progress.primal)
+        move(pattern.lanes, sides.dual, step.dual, progress.dual)
+        move(pattern.lanes, x, room.column_change, progress.primal)
         _keep_equations(pattern.lanes, limits, room.dual_change)
-        move(pattern.lanes, room.equation_dual, room.dual_change, lanes.dual)
+        move(pattern.lanes, room.equation_dual, room.dual_change, progress.dual)
     copy(pattern.lanes, room.best_x, x)

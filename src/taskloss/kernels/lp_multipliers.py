@@ -37,7 +37,7 @@ LARGEST_SIGMA = 1e8
 INNER_STEPS = 60
 """Newton steps on one penalty function before the multipliers are updated anyway."""
 ROUNDS = np.int64(2)
-"""Of refinement, at most. A number of Python's would be a type of its own to the compiler."""
+"""Of refinement, at most."""
 
 
 @plain_kernel

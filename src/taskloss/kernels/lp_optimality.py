@@ -8,7 +8,7 @@ import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
 from taskloss.kernels._numba import inner_kernel, plain_kernel
-from taskloss.kernels.lane_rows import largest_finite
+from taskloss.kernels.lane_rows import defined, largest_finite, largest_in_lanes
 from taskloss.kernels.lp_program import in_lane, program_in_lane, write_stationarity, write_values
 
 
@@ -27,27 +27,6 @@ def make_check(pattern):
     n = len(pattern.at_column)
     width = len(pattern.lanes)
     return Check(np.empty((len(pattern.at_row) + n, width)), np.empty((n, width)), np.empty(width), np.empty(width))
-
-
-@plain_kernel
-def largest_in_lanes(lanes, numbers):
-    """The largest magnitude; infinite when anything is undefined."""
-    worst = in_all(0.0, lanes)
-    total = in_all(0.0, lanes)
-    for row in range(len(numbers)):
-        value = load(numbers, row, lanes)
-        total = total + value
-        worst = larger(size_of(value), worst)
-    return defined(lanes, worst, total)
-
-
-@plain_kernel
-def defined(lanes, value, total):
-    """``value``, infinite where it or ``total`` is not finite."""
-    limit = in_all(np.inf, lanes)
-    # Undefined, so not positive, where either is infinite or undefined.
-    finite = in_all(1.0, lanes) + (value - value) + (total - total)
-    return where_positive(finite, value, limit)
 
 
 @plain_kernel

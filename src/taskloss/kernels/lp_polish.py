@@ -22,8 +22,8 @@ import numpy as np
 
 from taskloss.kernels._lanes import in_all, larger, load, size_of, store, where_positive
 from taskloss.kernels._numba import inner_kernel, plain_kernel
-from taskloss.kernels.lane_rows import fill
-from taskloss.kernels.lp_optimality import largest_in_lanes, violation_in_lanes
+from taskloss.kernels.lane_rows import copy_where, fill, largest_in_lanes
+from taskloss.kernels.lp_optimality import violation_in_lanes
 from taskloss.kernels.lp_program import factorize_system, solve_system, write_stationarity, write_values
 from taskloss.kernels.sparse_ldl import ENOUGH
 
@@ -32,7 +32,7 @@ SHIFT = 1e-10
 SENSITIVE_SHIFT = 1e-7
 """The same where multipliers are gradients: rounding divided by it is what dependent rows get wrong, and nothing judges them."""
 ROUNDS = np.int64(3)
-"""Of refinement, at most. A number of Python's would be a type of its own to the compiler."""
+"""Of refinement, at most."""
 ROUNDING = 1e-15
 """What an equation may miss."""
 NO_WORSE = 1e-14
@@ -148,13 +148,6 @@ def _no_worse(lanes, before, after, moved):
 
 
 @plain_kernel
-def _keep(lanes, accepted, moved, kept):
-    """Write ``moved`` over ``kept`` in the lanes where it is accepted."""
-    for row in range(len(kept)):
-        store(kept, row, where_positive(accepted, load(moved, row, lanes), load(kept, row, lanes)))
-
-
-@plain_kernel
 def polish_primal(pattern, program, system, x, room):
     """Put the active lines exactly on their limits, unless that takes x out of others."""
     lanes = pattern.lanes
@@ -180,7 +173,7 @@ def polish_primal(pattern, program, system, x, room):
             store(room.moved_x, column, load(room.moved_x, column, lanes) + change)
     write_values(pattern, program.entries, room.moved_x, room.values)
     after = violation_in_lanes(lanes, program.low, program.high, room.values)
-    _keep(lanes, _no_worse(lanes, before, after, room.moved_x), room.moved_x, x)
+    copy_where(lanes, _no_worse(lanes, before, after, room.moved_x), room.moved_x, x)
 
 
 @plain_kernel
@@ -218,7 +211,7 @@ def polish_dual(pattern, program, system, x, multipliers, room):
         store(gradient, column, where_positive(at_bound, zero, missing))
     allowed = _allow_signs(lanes, program, multipliers, moved)
     accepted = allowed * _no_worse(lanes, before, largest_in_lanes(lanes, gradient), moved)
-    _keep(lanes, accepted, moved, multipliers)
+    copy_where(lanes, accepted, moved, multipliers)
 
 
 @plain_kernel

@@ -175,7 +175,8 @@ def factorize_system(pattern, system):
 def solve_system(pattern, system, right_columns, right_rows, columns, rows, enough, rounds):
     """Write the solution to ``columns`` and ``rows``, in lanes.
 
-    The relative error that remains after refinement is in ``system.refinement.error``.
+    The relative error that remains after refinement is in ``system.refinement.error``. ``rounds``: a number of numpy's, because
+    each number of Python's would be a type of its own to the compiler, and the solver compiled once for every such number.
     """
     n = len(columns)
     m = len(rows)

@@ -16,7 +16,7 @@ from taskloss.kernels.lp_program import factorize_system, make_system, solve_sys
 from taskloss.kernels.sparse_ldl import ENOUGH
 
 ROUNDS = np.int64(10)
-"""Of refinement, at most. A number of Python's would be a type of its own to the compiler."""
+"""Of refinement, at most."""
 
 
 @kernel

@@ -8,7 +8,8 @@ import numpy as np
 
 from taskloss.kernels._lanes import in_all, load, store, where_positive
 from taskloss.kernels._numba import inner_kernel, merged_kernel, plain_kernel
-from taskloss.kernels.lp_optimality import largest_in_lanes, smallest_gap_unit
+from taskloss.kernels.lane_rows import largest_in_lanes
+from taskloss.kernels.lp_optimality import smallest_gap_unit
 from taskloss.kernels.lp_program import factorize_system, solve_system, write_values
 from taskloss.kernels.lp_slacks import (
     Limits,
@@ -25,10 +26,7 @@ from taskloss.kernels.lp_slacks import (
 )
 
 ROUNDS = np.int64(10)
-"""At most so many rounds of refinement a step; two lose accuracy on badly conditioned programs.
-
-A number of Python's would be a type of its own to the compiler, and the solver compiled once for every such number.
-"""
+"""Of refinement, at most; two lose accuracy on badly conditioned programs."""
 LARGER = 30.0
 """The factor of a shift that was too small."""
 
@@ -62,10 +60,10 @@ class Room(NamedTuple):
     best_x: np.ndarray
 
 
-class Lanes(NamedTuple):
-    """Numbers of the lanes: of the program, the point, the step that leaves it, the best point met; is it still ``running``?
+class Progress(NamedTuple):
+    """One number a lane: of the program, the point, the step that leaves it, the best point met; is it still ``running``?
 
-    ``zero``: what a step that only looks ahead aims at.
+    ``zero``: what a step that only looks ahead aims at; ``last_gain``: the last step that brought something.
     """
 
     cost_scale: np.ndarray
@@ -80,7 +78,7 @@ class Lanes(NamedTuple):
     best: np.ndarray
     better: np.ndarray
     least_mu: np.ndarray
-    progress_step: np.ndarray
+    last_gain: np.ndarray
     steps: np.ndarray
     running: np.ndarray
 
@@ -116,9 +114,9 @@ def make_room(pattern):
 
 
 @inner_kernel
-def make_lanes(width):
+def make_progress(width):
     """Empty room for the numbers."""
-    return Lanes(
+    return Progress(
         np.empty(width),
         np.empty(width),
         np.empty(width),
@@ -138,17 +136,17 @@ def make_lanes(width):
 
 
 @plain_kernel
-def reset_lanes(lanes, program, shift, numbers):
+def reset_progress(lanes, program, shift, progress):
     """The numbers before the first step."""
-    store(numbers.cost_scale, 0, in_all(1.0, lanes) + largest_in_lanes(lanes, program.cost))
-    store(numbers.gap_floor, 0, smallest_gap_unit(lanes, program))
+    store(progress.cost_scale, 0, in_all(1.0, lanes) + largest_in_lanes(lanes, program.cost))
+    store(progress.gap_floor, 0, smallest_gap_unit(lanes, program))
     for lane in range(len(lanes)):
-        numbers.shift[lane] = shift
-        numbers.best[lane] = np.inf
-        numbers.least_mu[lane] = np.inf
-        numbers.progress_step[lane] = 0
-        numbers.steps[lane] = 0
-        numbers.running[lane] = True
+        progress.shift[lane] = shift
+        progress.best[lane] = np.inf
+        progress.least_mu[lane] = np.inf
+        progress.last_gain[lane] = 0
+        progress.steps[lane] = 0
+        progress.running[lane] = True
 
 
 @plain_kernel
@@ -224,28 +222,28 @@ def _solve_direction(pattern, program, system, softness, target, before, room, e
 
 
 @merged_kernel
-def find_step(pattern, program, system, softness, enough, room, lanes):
+def find_step(pattern, program, system, softness, enough, room, progress):
     """Predictor and corrector: ``room.step``, the longest ones that stay inside, and the shifts that were needed."""
     width = len(pattern.lanes)
     limits, terms, sides, first, step = room.limits, room.terms, room.sides, room.first, room.step
     for _ in range(6):
-        write_diagonal(pattern, system, limits, room.theta, room.inverse_theta, softness, lanes.shift)
+        write_diagonal(pattern, system, limits, room.theta, room.inverse_theta, softness, progress.shift)
         factorize_system(pattern, system)
         # The first direction only tells how far the second may aim, so it is not refined.
-        _solve_direction(pattern, program, system, softness, lanes.zero, room.nothing, room, np.inf)
+        _solve_direction(pattern, program, system, softness, progress.zero, room.nothing, room, np.inf)
         write_step(pattern.lanes, limits, sides, terms, room.change, first)
         primal = longest(pattern.lanes, first.slack, terms.inverse_slack)
         dual = longest(pattern.lanes, first.dual, terms.inverse_dual)
-        mu = load(lanes.mu, 0, pattern.lanes)
-        store(lanes.target, 0, target_of(pattern.lanes, limits, sides, first, primal, dual, mu))
-        _solve_direction(pattern, program, system, softness, lanes.target, first, room, enough)
+        mu = load(progress.mu, 0, pattern.lanes)
+        store(progress.target, 0, target_of(pattern.lanes, limits, sides, first, primal, dual, mu))
+        _solve_direction(pattern, program, system, softness, progress.target, first, room, enough)
         unsolved = 0
         for lane in range(width):
-            if lanes.running[lane] and not system.refinement.error[lane] <= 0.1:
+            if progress.running[lane] and not system.refinement.error[lane] <= 0.1:
                 unsolved += 1
-                lanes.shift[lane] *= LARGER
+                progress.shift[lane] *= LARGER
         if unsolved == 0:
             break
     write_step(pattern.lanes, limits, sides, terms, room.change, step)
-    store(lanes.primal, 0, longest(pattern.lanes, step.slack, terms.inverse_slack))
-    store(lanes.dual, 0, longest(pattern.lanes, step.dual, terms.inverse_dual))
+    store(progress.primal, 0, longest(pattern.lanes, step.slack, terms.inverse_slack))
+    store(progress.dual, 0, longest(pattern.lanes, step.dual, terms.inverse_dual))

@@ -11,7 +11,7 @@ from taskloss.lp.engine import Settings
 from taskloss.lp.gradients import attached, of_active_set, of_smoothed, of_value
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import engine_for
+from taskloss.lp.solver import checked, engine_for
 from taskloss.lp.unrolled import newton_steps
 
 GRADIENTS = ("active_set", "unrolled", "value", "smoothed")
@@ -56,10 +56,9 @@ def differentiable_solve(
     check_count("steps", steps)
     if not ridge >= 0.0:
         raise ValueError(f"ridge must be a number of at least zero, got {ridge!r}")
-    check_positive("tolerance", tolerance)
-    check_count("max_steps", max_steps)
+    settings = checked(Settings(tolerance=tolerance, max_steps=max_steps))
     solver = engine_for(problem, engine)
-    found = solver.solve(Settings(tolerance=tolerance, max_steps=max_steps), warm_start)
+    found = solver.solve(settings, warm_start)
     form = problem.form
     x, of_x = found.x, None
     if gradient == "active_set":

@@ -1,4 +1,4 @@
-"""Solving one program or a batch, parts of it in threads. The methods:
+"""Solving one program or a batch. The methods:
 
 ``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in five to
 fifty Newton steps. There the lines that seem active are put on their limits by one factorization; if that is not optimal,
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from taskloss._checks import check_choice, check_count, check_positive
 from taskloss.lp.compiled import CompiledEngine
 from taskloss.lp.dense.engine import DenseEngine
-from taskloss.lp.engine import Engine, Found, Settings
+from taskloss.lp.engine import Engine, Settings
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Solution
 
@@ -51,22 +51,23 @@ def solve(
     >>> solution.x.tolist(), solution.status.name
     ([1.0, 0.0], 'OPTIMAL')
     """
-    if not isinstance(problem, LinearProgram):
-        raise TypeError(f"expected a LinearProgram, got {type(problem).__name__}")
-    check_choice("method", method, METHODS)
-    check_positive("epsilon", epsilon)
-    check_positive("tolerance", tolerance)
-    check_count("max_steps", max_steps)
-    settings = Settings(method, epsilon, tolerance, max_steps, trace)
-    return solution_of(problem, engine_for(problem, engine).solve(settings, warm_start))
+    settings = checked(Settings(method, epsilon, tolerance, max_steps, trace))
+    found = engine_for(problem, engine).solve(settings, warm_start)
+    form = problem.form
+    return Solution(form.tensor(found.x), form.tensor(found.objective), found, form)
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings, if they are good ones."""
+    check_choice("method", settings.method, METHODS)
+    check_positive("epsilon", settings.epsilon)
+    check_positive("tolerance", settings.tolerance)
+    check_count("max_steps", settings.max_steps)
+    return settings
 
 
 def engine_for(problem: LinearProgram, name: str) -> Engine:
     """The engine of that name with the programs of a problem."""
+    if not isinstance(problem, LinearProgram):
+        raise TypeError(f"expected a LinearProgram, got {type(problem).__name__}")
     return ENGINES[check_choice("engine", name, tuple(ENGINES))](problem)
-
-
-def solution_of(problem: LinearProgram, found: Found) -> Solution:
-    """The answer in the types of the problem."""
-    form = problem.form
-    return Solution(form.tensor(found.x), form.tensor(found.objective), found, form)

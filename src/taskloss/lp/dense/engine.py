@@ -50,13 +50,13 @@ class DenseEngine(Engine):
         scaled, scales = equilibrated(programs)
         limit = min(INTERIOR_STEPS, settings.max_steps)
         if start is None:
-            ended = interior_method(scaled, fine, limit)
-            pair, steps = polish.polish(scaled, ended.x, ended.multipliers), ended.steps
+            pair, steps = _from_inside(scaled, fine, limit)
         else:
-            pair, steps = self._warm(scaled, (start[0] / scales.x, start[1] / scales.multipliers), fine, limit)
+            pair, steps = _from_start(scaled, (start[0] / scales.x, start[1] / scales.multipliers), fine, limit)
         x, multipliers = pair.x * scales.x, pair.multipliers * scales.multipliers
-        error = torch.maximum(*(optimality_error(*of) for of in ((scaled, pair.x, pair.multipliers), (programs, x, multipliers))))
-        optimal = self._solved(scaled, pair, fine) & (error <= settings.tolerance)
+        scaled_error = optimality_error(scaled, pair.x, pair.multipliers)
+        error = torch.maximum(scaled_error, optimality_error(programs, x, multipliers))
+        optimal = (scaled_error <= fine) & (error <= settings.tolerance) & pair.determined
         values = scaled.values(pair.x)
         at_high = ((scaled.high - values).abs() <= TIGHT) | (multipliers > 0.0) | (scaled.low == scaled.high)
         at_low = ((values - scaled.low).abs() <= TIGHT) | (multipliers < 0.0)
@@ -74,25 +74,6 @@ class DenseEngine(Engine):
             certificates=[None] * len(x),
             traces=[],
         )
-
-    def _warm(
-        self, scaled: DensePrograms, start: tuple[Tensor, Tensor], tolerance: float, max_steps: int
-    ) -> tuple[polish.Polished, Tensor]:
-        """Pairs and steps: a polish of the start where that is enough, the interior method for the other programs."""
-        pair = polish.polish(scaled, *start)
-        steps = torch.zeros_like(scaled.cost[:, 0], dtype=torch.int64)
-        left = (~self._solved(scaled, pair, tolerance)).nonzero()[:, 0]
-        if len(left):
-            others = scaled.some(left)
-            ended = interior_method(others, tolerance, max_steps)
-            again = polish.polish(others, ended.x, ended.multipliers)
-            pair = polish.Polished(*(old.index_copy(0, left, new) for old, new in zip(pair, again, strict=True)))
-            steps = steps.index_copy(0, left, ended.steps)
-        return pair, steps
-
-    @staticmethod
-    def _solved(scaled: DensePrograms, pair: polish.Polished, tolerance: float) -> Tensor:
-        return (optimality_error(scaled, pair.x, pair.multipliers) <= tolerance) & pair.determined
 
     def _continued(self, found: Found, left: Tensor, settings: Settings) -> Found:
         """The same with the items that are ``left`` solved by the compiled engine, started where they are."""
@@ -127,3 +108,24 @@ class DenseEngine(Engine):
 
     def solve_penalty(self, active: Array, epsilon: float, ridge: float, right: Array) -> Tensor:
         return penalty.solve_penalty(self.programs, active, epsilon, ridge, right)
+
+
+def _from_inside(scaled: DensePrograms, tolerance: float, max_steps: int) -> tuple[polish.Polished, Tensor]:
+    """Pairs and steps of the interior method, polished."""
+    ended = interior_method(scaled, tolerance, max_steps)
+    return polish.polish(scaled, ended.x, ended.multipliers), ended.steps
+
+
+def _from_start(
+    scaled: DensePrograms, start: tuple[Tensor, Tensor], tolerance: float, max_steps: int
+) -> tuple[polish.Polished, Tensor]:
+    """The same where a polish of the start is not enough."""
+    pair = polish.polish(scaled, *start)
+    steps = torch.zeros_like(scaled.cost[:, 0], dtype=torch.int64)
+    solved = (optimality_error(scaled, pair.x, pair.multipliers) <= tolerance) & pair.determined
+    left = (~solved).nonzero()[:, 0]
+    if len(left):
+        again, more = _from_inside(scaled.some(left), tolerance, max_steps)
+        pair = polish.Polished(*(old.index_copy(0, left, new) for old, new in zip(pair, again, strict=True)))
+        steps = steps.index_copy(0, left, more)
+    return pair, steps
