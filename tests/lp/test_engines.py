@@ -94,15 +94,19 @@ def test_a_warm_start_takes_no_step():
         solve(LinearProgram(*random_program(0)), engine="torch", warm_start=first)
 
 
-def test_data_changed_in_place_are_read_again():
-    upper = torch.ones(1)
-    problem = LinearProgram(-torch.ones(1), upper=upper)
+def check_data_changed_in_place(device: str) -> None:
+    upper = torch.ones(1).to(device)
+    problem = LinearProgram(-torch.ones(1).to(device), upper=upper)
     assert solve(problem, engine="torch").x.tolist() == [1.0]
     upper.fill_(2.0)
     assert solve(problem, engine="torch").x.tolist() == [2.0]
     upper.fill_(torch.nan)
     with pytest.raises(ValueError, match="upper contains NaN"):
         solve(problem, engine="torch")
+
+
+def test_data_changed_in_place_are_read_again():
+    check_data_changed_in_place("cpu")
 
 
 def test_no_rows_at_all():

@@ -1,0 +1,45 @@
+"""What happens before any command runs: version, help, missing extras."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import taskloss
+from tests.cli.running import invoke
+
+
+def test_version():
+    result = invoke("--version")
+    assert (result.exit_code, result.stdout) == (0, f"taskloss {taskloss.__version__}\n")
+
+
+def run_without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a fresh process where ``module`` cannot be imported."""
+    program = f"import sys; sys.modules[{module!r}] = None; sys.argv[0] = 'taskloss'; from taskloss.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.parametrize("module", ["typer", "rich", "sklearn", "pyarrow", "jinja2"])
+def test_missing_extra_is_one_clear_line(module, tmp_path: Path):
+    options = ("--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+    result = run_without(module, "compare", *options, "--output", str(tmp_path / "report"))
+    assert result.returncode == 1
+    assert result.stderr == f"taskloss on the command line needs {module}: pip install 'taskloss[cli,estimators]'\n"
+    assert result.stdout == ""
+
+
+def test_help_is_quick():
+    """Neither pyarrow nor scikit-learn is loaded to explain a command."""
+    program = "import sys\nfrom taskloss.cli.app import app\nprint({'sklearn', 'pyarrow', 'lightgbm'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
+
+
+def test_other_import_errors_are_not_hidden():
+    result = run_without("taskloss.direct", "--version")
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
