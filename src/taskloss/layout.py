@@ -131,7 +131,8 @@ def to_numpy(value: Any) -> np.ndarray:
         value = value.detach()
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
             value = value.float()
-        return value.cpu().numpy()
+        # Forced: the numbers of a tensor may be negated only when they are read.
+        return value.cpu().numpy(force=True)
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype == np.float16 else array
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
-from taskloss.kernels.ratios import soft_position
+from taskloss.kernels.ratios import positions_of, soft_position, soft_slope
 
 _NEAR_ZERO = 1e-12
 
@@ -58,10 +58,11 @@ def operating_points(lists, bound, at_recall, two_sided, slack, margin, squash, 
 
 @kernel
 def _positions(scores, positive, margin, squash):
-    positions, slopes = np.empty(len(scores)), np.empty(len(scores))
+    phi, slopes = positions_of(scores, squash), np.empty(len(scores))
     for i in range(len(scores)):
-        positions[i], slopes[i] = soft_position(scores[i], positive, margin, squash)
-    return positions, slopes
+        slopes[i] = soft_slope(phi[i], margin, squash)
+        phi[i] = soft_position(phi[i], positive, margin)
+    return phi, slopes
 
 
 @kernel

@@ -22,20 +22,36 @@ import math
 import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels.addresses import number_at, write_number_at
+from taskloss.kernels.hyperbolic import tanh_in_place
 from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
 
 _STEPS = 2.0**30
 _LOW, _HIGH = 0, 1
 
 
+@kernel
+def positions_of(scores, squash):
+    """``phi`` of the scores, float64."""
+    phi = np.empty(len(scores))
+    for i in range(len(scores)):
+        phi[i] = scores[i]
+    if squash:
+        tanh_in_place(phi)
+    return phi
+
+
 @inlined_kernel
-def soft_position(score, positive, margin, squash):
-    """``psi`` of a sample, and its derivative in the score."""
-    phi = math.tanh(score) if squash else score
-    slope = 1.0 - phi * phi if squash else 1.0
+def soft_position(phi, positive, margin):
+    """``psi`` of a sample."""
     # In this form a phi of -1 and of 1 on the wrong side stay there exactly.
-    psi = phi - margin * (1.0 + phi) if positive else phi + margin * (1.0 - phi)
-    return psi, (1.0 - margin) * slope
+    return phi - margin * (1.0 + phi) if positive else phi + margin * (1.0 - phi)
+
+
+@inlined_kernel
+def soft_slope(phi, margin, squash):
+    """The derivative of ``psi`` in the score."""
+    return (1.0 - margin) * (1.0 - phi * phi if squash else 1.0)
 
 
 @inlined_kernel
@@ -83,26 +99,27 @@ def _best_corner(sums, counts, r, numerator, denominator, zero_division, corner)
 
 
 @inlined_kernel
-def _sample_gradient(corner, positive, psi, slope):
+def _sample_gradient(corner, phi, positive, margin, squash):
     """The derivative of the best ratio in the score of a sample."""
+    psi = soft_position(phi, positive == 1, margin)
     moves = psi >= 0.0 if corner[positive, 0] == _LOW else psi <= 0.0
-    return corner[positive, 1] * slope if moves else 0.0
+    return corner[positive, 1] * soft_slope(phi, margin, squash) if moves else 0.0
 
 
 @kernel
-def best_ratios(scores, labels, run_owner, labelings, numerator, denominator, margin, squash, zero_division):
+def best_ratios(phi, labels, run_owner, labelings, numerator, denominator, margin, zero_division):
     """The largest ratio of each labeling, shape ``(R,)``, its corners ``(R, 2, 2)``, and how many samples of each class it has.
 
-    Parameters: ``scores``, ``labels`` (uint8) flat, runs of equal length owned by labelings; ``numerator`` and ``denominator``
+    Parameters: ``phi``, ``labels`` (uint8) flat, runs of equal length owned by labelings; ``numerator`` and ``denominator``
     the coefficients of tp, fp, fn, tn, those of the denominator at least zero.
     """
     sums, counts = np.zeros((labelings, 2, 2, 2), np.int64), np.zeros((labelings, 2), np.int64)
-    run = len(scores) // max(len(run_owner), 1)
+    run = len(phi) // max(len(run_owner), 1)
     for q in range(len(run_owner)):
         for i in range(q * run, (q + 1) * run):
             if labels[i] != IGNORED:
-                psi, _ = soft_position(np.float64(scores[i]), labels[i] == POSITIVE, margin, squash)
-                _tally_sample(sums, counts, run_owner[q], np.int64(labels[i] == POSITIVE), psi)
+                positive = labels[i] == POSITIVE
+                _tally_sample(sums, counts, run_owner[q], np.int64(positive), soft_position(phi[i], positive, margin))
     best, corners = np.empty(labelings), np.empty((labelings, 2, 2))
     for r in range(labelings):
         best[r] = _best_corner(sums, counts, r, numerator, denominator, zero_division, corners[r])
@@ -110,37 +127,39 @@ def best_ratios(scores, labels, run_owner, labelings, numerator, denominator, ma
 
 
 @kernel
-def write_ratio_gradients(scores, labels, run_owner, corners, margin, squash, factor, out):
+def write_ratio_gradients(phi, labels, run_owner, corners, margin, squash, factor, out):
     """``factor[r]`` times the derivative of the ratio of labeling r in each score."""
-    run = len(scores) // max(len(run_owner), 1)
+    run = len(phi) // max(len(run_owner), 1)
     for q in range(len(run_owner)):
         r = run_owner[q]
         for i in range(q * run, (q + 1) * run):
             out[i] = 0.0
             if labels[i] != IGNORED:
                 positive = np.int64(labels[i] == POSITIVE)
-                psi, slope = soft_position(np.float64(scores[i]), positive == POSITIVE, margin, squash)
-                out[i] = factor[r] * _sample_gradient(corners[r], positive, psi, slope)
+                out[i] = factor[r] * _sample_gradient(corners[r], phi[i], positive, margin, squash)
 
 
 @kernel
-def ratio_of_one(scores, target, numerator, denominator, margin, squash, zero_division, out):
-    """All in one for a single labeling: one minus the largest ratio; its gradient goes to ``out``.
+def ratio_of_one(scores, scores_kind, target, target_kind, n, settings, out):
+    """All in one for a single labeling of ``n`` samples: one minus the largest ratio; its gradient goes to ``out``.
 
-    NaN when the input is not as it must be (finite scores within reach of the labels, a target of 0 and 1): the caller then finds
-    out why.
+    ``scores``, ``target`` and ``out`` are addresses, ``out`` of the kind of the scores. ``settings``: the coefficients of the
+    numerator and of the denominator, margin, squash (1 or 0), zero_division. NaN when the input is not as it must be (finite
+    scores within reach of the labels, a target of 0 and 1): the caller then finds out why.
     """
-    sums, counts = np.zeros((1, 2, 2, 2), np.int64), np.zeros((1, 2), np.int64)
-    positions = np.empty((len(scores), 2))
-    for i in range(len(scores)):
-        positive = target[i] == POSITIVE
-        if not (math.isfinite(scores[i]) and (positive or target[i] == NEGATIVE) and (squash or abs(scores[i]) <= 1.0)):
+    margin, squash = settings[8], settings[9] == 1.0
+    phi, labels = np.empty(n), np.empty(n, np.int64)
+    for i in range(n):
+        score, label = number_at(scores, scores_kind, i), number_at(target, target_kind, i)
+        if not (math.isfinite(score) and label in (POSITIVE, NEGATIVE) and (squash or abs(score) <= 1.0)):
             return np.nan
-        psi, slope = soft_position(np.float64(scores[i]), positive, margin, squash)
-        positions[i] = psi, slope
-        _tally_sample(sums, counts, 0, np.int64(positive), psi)
-    corner = np.empty((2, 2))
-    best = _best_corner(sums, counts, 0, numerator, denominator, zero_division, corner)
-    for i in range(len(scores)):
-        out[i] = -_sample_gradient(corner, np.int64(target[i] == POSITIVE), positions[i, 0], positions[i, 1])
+        phi[i], labels[i] = score, label
+    if squash:
+        tanh_in_place(phi)
+    sums, counts, corner = np.zeros((1, 2, 2, 2), np.int64), np.zeros((1, 2), np.int64), np.empty((2, 2))
+    for i in range(n):
+        _tally_sample(sums, counts, 0, labels[i], soft_position(phi[i], labels[i] == POSITIVE, margin))
+    best = _best_corner(sums, counts, 0, settings[:4], settings[4:8], settings[10], corner)
+    for i in range(n):
+        write_number_at(out, scores_kind, i, -_sample_gradient(corner, phi[i], labels[i], margin, squash))
     return 1.0 - best

@@ -91,7 +91,7 @@ def coordinates(matrix: Any) -> Coordinates:
 
 def _nonzero_places(matrix: torch.Tensor) -> Places:
     """Where a matrix, or any of a batch, is not zero."""
-    numbers = matrix.detach().cpu().numpy()
+    numbers = matrix.cpu().numpy(force=True)
     rows, columns = np.nonzero((numbers != 0.0).any(axis=0) if numbers.ndim == 3 else numbers != 0.0)
     return Places(rows, columns, matrix.shape[-2])
 

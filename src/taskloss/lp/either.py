@@ -28,7 +28,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     detached = tensor.detach()
     if detached.dtype is not torch.float64 or not detached.is_cpu:
         detached = detached.to("cpu", torch.float64)
-    return detached.numpy()
+    return detached.numpy(force=True)
 
 
 def total_of(parts: list[Array]) -> Array:

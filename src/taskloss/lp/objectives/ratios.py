@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from taskloss.direct import ScaledGradient
-from taskloss.kernels.ratios import best_ratios, ratio_of_one, write_ratio_gradients
+from taskloss.kernels.addresses import BYTE, FLOAT32, FLOAT64, INT64
+from taskloss.kernels.ratios import best_ratios, positions_of, ratio_of_one, write_ratio_gradients
 from taskloss.kernels.sort import IGNORED
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
 from taskloss.layout import Layout, ranking_weights
@@ -34,9 +35,9 @@ class Ratio(Task):
     zero_division: float
 
     @cached_property
-    def settings(self) -> tuple[np.ndarray, np.ndarray, float, bool, float]:
-        """As the kernels take them."""
-        return np.array(self.numerator), np.array(self.denominator), self.margin, self.squash, self.zero_division
+    def settings(self) -> np.ndarray:
+        """All of them as one array, as the kernel of one labeling takes them."""
+        return np.hstack([self.numerator, self.denominator, self.margin, self.squash, self.zero_division])
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> RatioObjective:
         self.refuse_unknown(call)
@@ -56,14 +57,16 @@ class RatioObjective(ProgramObjective):
     def __init__(self, task: Ratio, layout: Layout, labelings: Labelings, weights: np.ndarray) -> None:
         self.values_shape, self.defined, self.weights = layout.values_shape, labelings.sizes > 0, weights
         self._task, self._layout, self._samples = task, layout, labelings.samples
-        self._best, self._corners, self._counts = best_ratios(*self._samples, layout.rankings, *task.settings)
+        self._positions = labelings.samples._replace(scores=positions_of(labelings.samples.scores, task.squash))
+        ratio = np.array(task.numerator), np.array(task.denominator), task.margin, task.zero_division
+        self._best, self._corners, self._counts = best_ratios(*self._positions, layout.rankings, *ratio)
 
     def values(self) -> np.ndarray:
         return 1.0 - self._best
 
     def gradient(self, factor: np.ndarray) -> np.ndarray:
         task, out = self._task, np.empty_like(self._samples.scores)
-        write_ratio_gradients(*self._samples, self._corners, task.margin, task.squash, -factor, out)
+        write_ratio_gradients(*self._positions, self._corners, task.margin, task.squash, -factor, out)
         return out.reshape(self._layout.shape)
 
     def owner(self) -> np.ndarray:
@@ -111,25 +114,36 @@ class _WithGradient(torch.autograd.Function):
 _attach: Any = super(torch.autograd.Function, _WithGradient).apply
 
 
+_KINDS = {torch.float32: FLOAT32, torch.float64: FLOAT64, torch.int64: INT64, torch.bool: BYTE, torch.uint8: BYTE}
+
+
 def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | None:
     """The loss of a single plain labeling by one kernel; None if this is not one, or not a good one.
 
     For batches so small that reading the calling forms would take most of the time: ``(n,)`` with ``(n,)``, on the CPU.
     """
+    # Tensors of a transform have no memory of their own.
+    if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
+        return None
+    scores_memory, target_memory = _plain_memory(scores), _plain_memory(target)
     if (
-        type(scores) is not Tensor
-        or type(target) is not Tensor
+        scores_memory is None
+        or target_memory is None
         or scores.ndim != 1
         or scores.shape != target.shape
-        or (scores.dtype is not torch.float32 and scores.dtype is not torch.float64)
+        or not scores.is_floating_point()
         or target.requires_grad
-        or not (scores.is_cpu and target.is_cpu)
-        or len(scores) == 0
-        or torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
     ):
         return None
-    numbers = scores.detach().numpy()
-    gradient = np.empty(numbers.shape, numbers.dtype)
-    value = ratio_of_one(numbers, target.numpy(), *task.settings, gradient)
-    return None if value != value else _attach(scores, value, torch.from_numpy(gradient))
+    gradient = torch.empty_like(scores)
+    value = ratio_of_one(*scores_memory, *target_memory, scores.numel(), task.settings, gradient.data_ptr())
+    return None if value != value else _attach(scores, value, gradient)
+
+
+def _plain_memory(tensor: Any) -> tuple[int, int] | None:
+    """Address and kind of the numbers of a tensor if they stand there one after the other, as they are, on the CPU."""
+    if type(tensor) is not Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
+        return None
+    address, kind = tensor.data_ptr(), _KINDS.get(tensor.dtype)
+    # There is no address if the tensor is empty, or only stands for zeros.
+    return None if kind is None or not address or not tensor.is_contiguous() or tensor.is_neg() else (address, kind)
