@@ -8,7 +8,6 @@ import pickle
 import pytest
 import torch
 
-import taskloss as tl
 from tests.contract.cases import every_loss, every_task, example, needs_one_score_a_sample, scores_shape, value_and_gradient
 
 pytestmark = [every_task, every_loss]
@@ -97,39 +96,6 @@ def test_huge_and_tiny_scores(task, make_loss, scale):
     largest = torch.finfo(torch.float64).max
     _, extreme = value_and_gradient(make_loss(task), scores.sign() * largest, target)
     assert torch.isfinite(extreme).all()
-
-
-def test_compile_without_graph_breaks(task, make_loss):
-    torch._dynamo.reset()
-    scores, target = example(task)
-    loss = make_loss(task)
-    compiled = torch.compile(lambda x, y: loss(x * 2, y) + 1, fullgraph=True, backend="aot_eager")
-    value, gradient = value_and_gradient(lambda x, y: loss(x * 2, y) + 1, scores, target)
-    compiled_value, compiled_gradient = value_and_gradient(compiled, scores, target)
-    assert torch.equal(compiled_value, value)
-    assert torch.equal(compiled_gradient, gradient)
-
-
-def test_compile_with_dynamic_shapes(task, make_loss):
-    torch._dynamo.reset()
-    loss = make_loss(task)
-    compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
-    for n in (30, 41, 17):
-        scores, target = example(task, (n,))
-        assert torch.equal(value_and_gradient(compiled, scores, target)[1], value_and_gradient(loss, scores, target)[1])
-
-
-def test_functional_forms_compile_too(task, make_loss):
-    torch._dynamo.reset()
-    scores, target = example(task)
-    compiled = torch.compile(
-        lambda x, y: tl.functional.direct_loss(x, y, task) + tl.functional.structured_hinge_loss(x, y, task),
-        fullgraph=True,
-        backend="aot_eager",
-    )
-    expected = tl.DirectLoss(task)(scores, target) + tl.StructuredHingeLoss(task)(scores, target)
-    assert torch.equal(compiled(scores, target), expected)
-    assert torch.equal(value_and_gradient(compiled, scores, target)[0], expected)
 
 
 def test_func_grad(task, make_loss):

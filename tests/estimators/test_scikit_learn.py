@@ -33,11 +33,11 @@ def expected_failures(estimator) -> dict[str, str]:
 
 @parametrize_with_checks(
     [
-        TaskLossClassifier(members=2, max_iter=60),
-        TaskLossClassifier(members=2, max_iter=60, threshold="probability"),
-        TaskLossClassifier("f_score", members=2, max_iter=60, threshold="probability"),
-        TaskLossClassifier(method="cross_entropy", members=1, max_iter=60, threshold="probability"),
-        TaskLossRanker(members=2, max_iter=30),
+        TaskLossClassifier(members=2, max_iter=20),
+        TaskLossClassifier(members=2, max_iter=20, threshold="probability"),
+        TaskLossClassifier("f_score", members=2, max_iter=20, threshold="probability"),
+        TaskLossClassifier(method="cross_entropy", members=1, max_iter=20, threshold="probability"),
+        TaskLossRanker(members=2, max_iter=20),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -78,11 +78,8 @@ def tie_rule_feature(optimum: Optimum, scores: np.ndarray, labels: tuple[int, ..
     least = optimum.features[optimum.negatives_above.argmin()]
     greatest = optimum.features[optimum.negatives_above.argmax()]
     feature = (least + greatest) / 2
-    result = np.empty_like(feature)
-    for k in range(len(scores)):
-        alike = [j for j in range(len(scores)) if scores[j] == scores[k] and labels[j] == labels[k]]
-        result[k] = feature[alike].mean()
-    return result
+    alike = (scores[:, None] == scores) & (np.array(labels)[:, None] == labels)
+    return alike @ feature / alike.sum(axis=1)
 
 
 def truth_feature(labels: tuple[int, ...]) -> np.ndarray:
