@@ -16,10 +16,9 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import lower_builtin, models, register_model
 
-_intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
-"""A function that kernels call, and that writes their machine code; its first argument is not for the caller."""
+from taskloss.kernels._numba import intrinsic
 
 
 class LaneVector(types.Type):
@@ -57,7 +56,7 @@ def _check(array: types.Type) -> None:
         raise TypeError(f"expected an array of float64 in the order of C, got {array}")
 
 
-@_intrinsic
+@intrinsic
 def load(_, array, row, lanes):
     """The numbers of a row of an array ``(rows, lanes)``, or of the only row of an array ``(lanes,)``."""
     _check(array)
@@ -71,7 +70,7 @@ def load(_, array, row, lanes):
     return kind(array, row, lanes), generate
 
 
-@_intrinsic
+@intrinsic
 def store(_, array, row, value):
     """Write a row of an array ``(rows, lanes)``, or the only row of an array ``(lanes,)``."""
     _check(array)
@@ -87,7 +86,7 @@ def store(_, array, row, value):
     return types.void(array, row, value), generate
 
 
-@_intrinsic
+@intrinsic
 def in_all(_, number, lanes):
     """One number in all lanes."""
     kind = _kind(lanes)
@@ -105,7 +104,7 @@ def in_all(_, number, lanes):
     return kind(number, lanes), generate
 
 
-@_intrinsic
+@intrinsic
 def larger(_, one, other):
     """The larger one in every lane; ``other`` where one of them is undefined."""
 
@@ -115,7 +114,7 @@ def larger(_, one, other):
     return one(one, other), generate
 
 
-@_intrinsic
+@intrinsic
 def smaller(_, one, other):
     """The smaller one in every lane; ``other`` where one of them is undefined."""
 
@@ -125,7 +124,7 @@ def smaller(_, one, other):
     return one(one, other), generate
 
 
-@_intrinsic
+@intrinsic
 def where_positive(_, condition, one, other):
     """``one`` in the lanes where the condition is above zero, ``other`` elsewhere."""
 
@@ -136,13 +135,13 @@ def where_positive(_, condition, one, other):
     return one(condition, one, other), generate
 
 
-@_intrinsic
+@intrinsic
 def size_of(_, value):
     """Without its sign."""
     return value(value), _of_each("fabs")
 
 
-@_intrinsic
+@intrinsic
 def root_of(_, value):
     """The square root in every lane."""
     return value(value), _of_each("sqrt")

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numba.extending
+
+intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
+"""A function that kernels call, and that writes their machine code; its first argument is not for the caller."""
 
 
 def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:

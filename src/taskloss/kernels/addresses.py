@@ -5,23 +5,19 @@ The caller answers for the address: contiguous numbers of the kind that it names
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from taskloss.kernels._numba import inlined_kernel
+from taskloss.kernels._numba import inlined_kernel, intrinsic
 
 FLOAT32, FLOAT64, INT64, BYTE = range(4)
 """Kinds of numbers."""
 
-_intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
 
-
-@_intrinsic
+@intrinsic
 def _pointer(_, address):
     """An address as ``carray`` takes it."""
 

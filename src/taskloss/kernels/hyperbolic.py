@@ -9,30 +9,26 @@ of near numbers anywhere: the result is right to a few units in the last place, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
-from taskloss.kernels._numba import inlined_kernel, kernel
-
-_intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
+from taskloss.kernels._numba import inlined_kernel, intrinsic, kernel
 
 _LARGEST = 22.0
 """From here on the result is 1."""
 _PER_LN2 = 1.0 / math.log(2.0)
 _LN2_HIGH = math.floor(math.log(2.0) * 2.0**32) / 2.0**32
 _LN2_LOW = 1.9082149292705877e-10
-"""Together they have twice the digits; a small whole number times the first is exact."""
+"""``ln 2`` is the sum of the two, to more digits than one number has; a small whole number times the first is exact."""
 _COEFFICIENTS = tuple(1.0 / math.factorial(power) for power in range(13, 1, -1))
 _EXPONENT_OF_ONE = 1023
 _FRACTION_BITS = 52
 
 
-@_intrinsic
+@intrinsic
 def _float_of_bits(_, bits):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.DoubleType())
