@@ -31,7 +31,7 @@ def in_turn(ours: Callable[[], object], theirs: Callable[[], object], seconds: f
     """Times of two calls, in seconds, measured in turn: those of the round whose ratio is the median of at least five.
 
     Calls are repeated within a round, for about a tenth of a second, and their median is the round's: right after the other one,
-    a call pays for caches and threads that the other left behind (one of 60 us does so about twenty times).
+    a call pays for caches and threads that the other left behind (a call of 60 us is slower for about the first twenty).
     """
     ours()
     theirs()

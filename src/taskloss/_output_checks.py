@@ -93,7 +93,7 @@ def check_instance_weight(weight: np.ndarray, shape: tuple[int, ...]) -> None:
 def as_cost_matrix(cost: Any) -> np.ndarray:
     """Costs as float64: square, finite, not negative, zero on the diagonal."""
     if isinstance(cost, torch.Tensor):
-        cost = cost.detach().cpu().double().numpy()
+        cost = cost.cpu().double().numpy(force=True)
     try:
         matrix = np.array(cost, np.float64)
     except (TypeError, ValueError) as error:
@@ -188,7 +188,7 @@ def check_true_costs(target: np.ndarray) -> None:
 def as_features(answer: Any, shape: tuple[int, ...], unit_interval: bool) -> np.ndarray:
     """What a solver returned, as float64 of the shape of the scores it was given."""
     if isinstance(answer, torch.Tensor):
-        answer = answer.detach().cpu().numpy()
+        answer = answer.cpu().numpy(force=True)
     if not isinstance(answer, (np.ndarray, list, tuple)):
         raise TypeError(f"the solver returned {type(answer).__name__}; expected psi, an array of shape {shape}")
     features = np.array(answer, np.float64)

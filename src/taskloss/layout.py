@@ -128,10 +128,11 @@ def _number_groups(groups: np.ndarray) -> tuple[np.ndarray, int]:
 def to_numpy(value: Any) -> np.ndarray:
     """An array or tensor, on any device and of any dtype, as a numpy array; half precision widened to float32."""
     if isinstance(value, torch.Tensor):
-        value = value.detach()
+        if value._is_zerotensor():
+            # It only stands for zeros, and older versions of torch make other numbers of it.
+            value = torch.zeros(value.shape, dtype=value.dtype)
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
-            value = value.float()
-        # Forced: the numbers of a tensor may be negated only when they are read.
+            value = value.detach().float()
         return value.cpu().numpy(force=True)
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype == np.float16 else array

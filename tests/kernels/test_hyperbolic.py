@@ -45,7 +45,8 @@ def test_no_order_is_turned():
     rng = np.random.default_rng(1)
     for scale in (1e-3, 1.0, 5.0):
         assert (np.diff(tanh(np.sort(rng.normal(size=100_000) * scale))) >= 0.0).all()
-    for start in (1e-3, 0.1, 0.17328, 0.5, 1.0, 3.0, 10.0):
-        neighbours = start + np.arange(10_000) * np.spacing(start)
-        turned = np.diff(tanh(neighbours))
-        assert turned.min() >= 0.0, (start, turned.min())
+    # Where the power of two changes.
+    borders = [(2 * k + 1) * math.log(2.0) / 4.0 for k in range(8)]
+    for middle in (*borders, 1e-3, 0.1, 0.5, 1.0, 3.0, 10.0):
+        neighbours = middle + np.arange(-5_000, 5_000) * np.spacing(middle)
+        assert (np.diff(tanh(neighbours)) >= 0.0).all()

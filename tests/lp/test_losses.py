@@ -261,49 +261,6 @@ def test_half_a_margin_is_the_soft_dice_loss():
     assert tl.lp.fscore_loss(scores, target, margin=0.5).item() == pytest.approx(dice.item(), rel=1e-12)
 
 
-def test_a_single_labeling_takes_the_same_way_as_many():
-    """Small plain batches have an entrance of their own."""
-    for seed in range(20):
-        scores, target = example("f1", seed)
-        for criterion in (tl.lp.FScoreLoss(), tl.lp.FScoreLoss(0.5, margin=0.0), tl.lp.JaccardLoss(margin=0.5)):
-            for labels in (target, target.long(), target.byte(), target.int(), target.float(), target.double()):
-                value, gradient = value_and_gradient(criterion, scores, labels)
-                column, column_gradient = value_and_gradient(criterion, scores[:, None], labels[:, None])
-                assert value.item() == column.item()
-                assert torch.equal(gradient, column_gradient[:, 0])
-
-
-def test_float32_in_the_entrance_of_a_single_labeling():
-    scores, target = example("f1", 0)
-    value, gradient = value_and_gradient(tl.lp.FScoreLoss(), scores.float(), target)
-    column, column_gradient = value_and_gradient(tl.lp.FScoreLoss(), scores.float()[:, None], target[:, None])
-    assert value.dtype == gradient.dtype == torch.float32
-    assert (value.item(), gradient.tolist()) == (column.item(), column_gradient[:, 0].tolist())
-
-
-@pytest.mark.parametrize(
-    "unusual",
-    [
-        pytest.param(lambda tensor: (-tensor)._neg_view(), id="negated when it is read"),
-        pytest.param(lambda tensor: torch.stack([tensor, tensor + 9.0], 1)[:, 0], id="with gaps"),
-        pytest.param(lambda tensor: tensor[:1].expand(len(tensor)), id="one number many times"),
-    ],
-)
-def test_unusual_memory(unusual):
-    scores = torch.tensor([0.3, -1.2, 0.8, 2.0, -0.1])
-    target = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
-    odd_scores, odd_target = unusual(scores), unusual(target)
-    expected = tl.lp.fscore_loss(torch.tensor(odd_scores.tolist()), torch.tensor(odd_target.tolist()))
-    assert tl.lp.fscore_loss(odd_scores, odd_target).item() == expected.item()
-
-
-def test_tensors_that_only_stand_for_zeros():
-    zeros = torch._efficientzerotensor(3)
-    for scores, target in ((zeros, torch.tensor([1, 0, 1])), (torch.tensor([0.5, -0.5, 1.0]), zeros)):
-        expected = tl.lp.fscore_loss(scores + 0.0, target + 0)
-        assert tl.lp.fscore_loss(scores, target).item() == expected.item()
-
-
 def test_segmentation_forms():
     pixels, mask = torch.randn(2, 3, 4, 4, dtype=torch.float64), torch.randint(3, (2, 4, 4))
     values = tl.lp.JaccardLoss(reduction="none")(pixels, mask)

@@ -18,6 +18,7 @@ import taskloss as tl
 from tests.oracles import ranked_metrics as oracle
 from tests.oracles.enumeration import Optimum, all_rankings, labels_by_score, maximize, tie_rule_feature, truth_feature
 from tests.oracles.hull import in_convex_hull
+from tests.tasks.batches import criterion_of, values_and_gradients
 
 HULL_CHECKS = 100
 MOST_INSTANCES = 2500
@@ -197,13 +198,6 @@ def value_of(of_scores: Callable[[np.ndarray, np.ndarray], float], number: int) 
         return of_scores(instances()[number].scores, np.array(instances()[number].labels))
 
 
-def library(criterion: torch.nn.Module, scores: np.ndarray, labels: tuple[int, ...]) -> tuple[float, np.ndarray]:
-    tensor = torch.tensor(scores, requires_grad=True)
-    value = criterion(tensor, torch.tensor(labels))
-    value.backward()
-    return value.item(), tensor.grad.numpy()
-
-
 def check_gradient(gradient, first, second, factor, scores, labels, check_hull) -> bool:
     """``factor * (psi(first) - psi(second))`` by the tie rule, and inside the hull of all optimal differences."""
     tolerance = 1e-12 * max(1.0, abs(factor))
@@ -221,19 +215,19 @@ def check_gradient(gradient, first, second, factor, scores, labels, check_hull) 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_values_and_gradients_equal_enumeration(case, loss):
     ties = 0
-    for number, (scores, labels, epsilon, predicted) in enumerate(instances()[: case.instances]):
+    given = [instance[:3] for instance in instances()[: case.instances]]
+    found = values_and_gradients(lambda epsilon: criterion_of(loss, case.task, epsilon), given)
+    for number, (value, gradient) in enumerate(found):
+        scores, labels, epsilon, predicted = instances()[number]
         metric = metric_of_all(case.of_ranking, labels, sum(labels))
         truth = truth_feature(labels)
         if loss in ("positive", "negative"):
             sign = 1 if loss == "positive" else -1
-            value, gradient = library(tl.DirectLoss(case.task, epsilon=epsilon, update=loss), scores, labels)
             assert value == pytest.approx(1 - value_of(case.of_scores, number), abs=1e-12)
             first, second, factor = maximize(scores, labels, sign * epsilon, metric), predicted, sign / epsilon
         else:
             second, factor = Optimum(0.0, truth[None], np.zeros(1)), 1.0
-            criterion = tl.StructuredHingeLoss if loss == "hinge" else tl.PerceptronLoss
             first = maximize(scores, labels, 1.0, metric) if loss == "hinge" else predicted
-            value, gradient = library(criterion(case.task), scores, labels)
             assert value == pytest.approx(first.value - truth @ scores, abs=1e-12 * max(1.0, np.abs(scores).max()))
         ties += check_gradient(gradient, first, second, factor, scores, labels, check_hull=ties < HULL_CHECKS)
     assert ties > 0, "the instances must include ties"

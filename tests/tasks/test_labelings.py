@@ -12,6 +12,7 @@ import torch
 import taskloss as tl
 from tests.oracles import labelings as oracle
 from tests.oracles.hull import in_convex_hull
+from tests.tasks.batches import criterion_of, values_and_gradients
 
 HULL_CHECKS = 60
 
@@ -153,22 +154,20 @@ def check_gradient(gradient, first, second_labels, factor, scores, truth, weight
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_values_and_gradients_equal_enumeration(case, loss):
     rng = np.random.default_rng(19751020)
+    instances = [random_instance(rng) for _ in range(case.instances)]
+    found = values_and_gradients(lambda epsilon: criterion_of(loss, case.task, epsilon), instances)
     ties = 0
-    for _ in range(case.instances):
-        scores, truth, epsilon = random_instance(rng)
+    for (scores, truth, epsilon), (value, gradient) in zip(instances, found, strict=True):
         weights = case.weights(truth)
         metric = case.metric(oracle.all_labelings(len(truth)), truth)
         predicted = oracle.maximize(scores, weights)
         sign = -1 if loss == "negative" else 1
         if loss in ("positive", "negative"):
-            value, gradient = library(tl.DirectLoss(case.task, epsilon=epsilon, update=loss), scores, truth)
             assert value == pytest.approx(1 - case.metric((scores > 0)[None], truth)[0], abs=1e-12)
             first, second, factor = oracle.maximize(scores, weights, sign * epsilon, metric), predicted.labels, sign / epsilon
         else:
             second, factor = truth[None], 1.0
-            criterion = tl.StructuredHingeLoss if loss == "hinge" else tl.PerceptronLoss
             first = oracle.maximize(scores, weights, 1.0, metric) if loss == "hinge" else predicted
-            value, gradient = library(criterion(case.task), scores, truth)
             assert value == pytest.approx(first.value - truth @ (weights * scores), abs=1e-12 * max(1.0, np.abs(scores).max()))
         ties += check_gradient(gradient, first, second, factor, scores, truth, weights, sign, check_hull=ties < HULL_CHECKS)
     assert ties > 0, "the instances must include ties"

@@ -1,9 +1,9 @@
-r"""The hyperbolic tangent of many numbers: arithmetic alone, so that the compiler computes several at once.
+r"""The hyperbolic tangent of many numbers, without a call of a library, so that the compiler computes several at once.
 
 .. math:: \tanh x = \operatorname{sign}(x)\,\frac{-t}{2 + t}, \qquad t = e^{-2|x|} - 1 = 2^k (e^r - 1) + (2^k - 1),
 
-with ``-2|x| = k ln 2 + r`` and ``|r| <= ln 2 / 2``, where a Taylor polynomial gives ``e^r - 1`` to rounding. Without a difference
-of near numbers anywhere: the result is right to a few units in the last place, for tiny arguments too.
+with ``-2|x| = k ln 2 + r`` and ``|r| <= ln 2 / 2``, where a Taylor polynomial gives ``e^r - 1`` to rounding. No rounding error is
+enlarged by a difference of near numbers: the result is right to a few units in the last place, for tiny arguments too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba.core import types
 
@@ -44,13 +43,13 @@ def _tanh(x):
     polynomial = 0.0
     for coefficient in _COEFFICIENTS:
         polynomial = polynomial * r + coefficient
-    power = _float_of_bits((np.int64(k) + _EXPONENT_OF_ONE) << _FRACTION_BITS)
+    power = _float_of_bits((k + _EXPONENT_OF_ONE) << _FRACTION_BITS)
     t = power * (r + r * r * polynomial) + (power - 1.0)
     return math.copysign(t / (2.0 + t), x)
 
 
 @kernel
 def tanh_in_place(numbers):
-    """Replace finite float64 numbers by their hyperbolic tangents."""
+    """Replace float64 numbers by their hyperbolic tangents; those that are not finite by anything."""
     for i in range(len(numbers)):
         numbers[i] = _tanh(numbers[i])

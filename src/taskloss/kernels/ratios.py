@@ -1,4 +1,4 @@
-r"""The best ratio of linear functions of the confusion counts that soft labels allow, in closed form; two passes.
+r"""The best ratio of linear functions of the confusion counts that soft labels allow, in closed form.
 
 A sample with score s has the position ``phi = tanh(s)`` (or s itself), drawn toward the wrong side by a margin m in [0, 1/2],
 
@@ -101,7 +101,7 @@ def _best_corner(sums, counts, r, numerator, denominator, zero_division, corner)
 @inlined_kernel
 def _sample_gradient(corner, phi, positive, margin, squash):
     """The derivative of the best ratio in the score of a sample."""
-    psi = soft_position(phi, positive == 1, margin)
+    psi = soft_position(phi, positive == POSITIVE, margin)
     moves = psi >= 0.0 if corner[positive, 0] == _LOW else psi <= 0.0
     return corner[positive, 1] * soft_slope(phi, margin, squash) if moves else 0.0
 

@@ -25,10 +25,7 @@ def tensor_of(array: Array) -> torch.Tensor:
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:
     """The numbers of a tensor as an array of float64."""
-    detached = tensor.detach()
-    if detached.dtype is not torch.float64 or not detached.is_cpu:
-        detached = detached.to("cpu", torch.float64)
-    return detached.numpy(force=True)
+    return tensor.to("cpu", torch.float64).numpy(force=True)
 
 
 def total_of(parts: list[Array]) -> Array:

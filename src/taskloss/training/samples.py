@@ -44,10 +44,10 @@ class Batches:
         self._number = -(-len(samples.target) // batch_size)
         """Of batches in an epoch; 1 means that a step sees all the samples."""
         if self._number > 1 and samples.groups is None:
-            kinds = np.unique(samples.target.cpu().numpy(), axis=0, return_inverse=True)[1].reshape(-1)
+            kinds = np.unique(samples.target.cpu().numpy(force=True), axis=0, return_inverse=True)[1].reshape(-1)
             self._order = lambda rng: np.array_split(stratified_order(kinds, rng), self._number)
         elif self._number > 1 and samples.groups is not None:
-            queries, number = np.unique(samples.groups.cpu().numpy(), return_inverse=True)
+            queries, number = np.unique(samples.groups.cpu().numpy(force=True), return_inverse=True)
             self._number = min(self._number, len(queries))
             self._order = lambda rng: whole_queries(number, self._number, rng)
         self._epoch: Callable[[int], list[Tensor]] = lru_cache(maxsize=1)(self._make_epoch)

@@ -119,7 +119,7 @@ def _from_inside(scaled: DensePrograms, tolerance: float, max_steps: int) -> tup
 def _from_start(
     scaled: DensePrograms, start: tuple[Tensor, Tensor], tolerance: float, max_steps: int
 ) -> tuple[polish.Polished, Tensor]:
-    """The same where a polish of the start is not enough."""
+    """Pairs and steps: a polish of the start where that is enough, the interior method for the other programs."""
     pair = polish.polish(scaled, *start)
     steps = torch.zeros_like(scaled.cost[:, 0], dtype=torch.int64)
     solved = (optimality_error(scaled, pair.x, pair.multipliers) <= tolerance) & pair.determined

@@ -36,7 +36,7 @@ class Ratio(Task):
 
     @cached_property
     def settings(self) -> np.ndarray:
-        """All of them as one array, as the kernel of one labeling takes them."""
+        """All of them as one array: numerator, denominator, margin, squash, zero_division."""
         return np.hstack([self.numerator, self.denominator, self.margin, self.squash, self.zero_division])
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> RatioObjective:
@@ -58,7 +58,7 @@ class RatioObjective(ProgramObjective):
         self.values_shape, self.defined, self.weights = layout.values_shape, labelings.sizes > 0, weights
         self._task, self._layout, self._samples = task, layout, labelings.samples
         self._positions = labelings.samples._replace(scores=positions_of(labelings.samples.scores, task.squash))
-        ratio = np.array(task.numerator), np.array(task.denominator), task.margin, task.zero_division
+        ratio = task.settings[:4], task.settings[4:8], task.margin, task.zero_division
         self._best, self._corners, self._counts = best_ratios(*self._positions, layout.rankings, *ratio)
 
     def values(self) -> np.ndarray:
@@ -120,10 +120,9 @@ _KINDS = {torch.float32: FLOAT32, torch.float64: FLOAT64, torch.int64: INT64, to
 def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | None:
     """The loss of a single plain labeling by one kernel; None if this is not one, or not a good one.
 
-    For batches so small that reading the calling forms would take most of the time: ``(n,)`` with ``(n,)``, on the CPU.
+    ``(n,)`` with ``(n,)``, on the CPU. In a small batch, reading the calling forms would take most of the time.
     """
-    # Tensors of a transform have no memory of their own.
-    if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _torch_is_changed():
         return None
     scores_memory, target_memory = _plain_memory(scores), _plain_memory(target)
     if (
@@ -140,10 +139,23 @@ def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | Non
     return None if value != value else _attach(scores, value, gradient)
 
 
+def _torch_is_changed() -> bool:
+    """Whether tensors may have no memory of their own, or operations return something unusual: transforms, tracers, modes."""
+    state = torch._C
+    return bool(
+        state._are_functorch_transforms_active()
+        or state._len_torch_dispatch_stack()
+        or state._len_torch_function_stack()
+        or state._get_tracing_state()
+    )
+
+
 def _plain_memory(tensor: Any) -> tuple[int, int] | None:
     """Address and kind of the numbers of a tensor if they stand there one after the other, as they are, on the CPU."""
     if type(tensor) is not Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
         return None
+    if not tensor.is_contiguous() or tensor.is_neg() or tensor._is_zerotensor():
+        return None
     address, kind = tensor.data_ptr(), _KINDS.get(tensor.dtype)
-    # There is no address if the tensor is empty, or only stands for zeros.
-    return None if kind is None or not address or not tensor.is_contiguous() or tensor.is_neg() else (address, kind)
+    # An empty tensor has no address.
+    return None if kind is None or not address else (address, kind)
