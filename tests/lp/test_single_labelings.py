@@ -82,6 +82,7 @@ def test_which_batches_have_an_entrance_of_their_own(scores, target):
         assert ratio_of_one_labeling(task, *unusual) is None
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")
 def test_torch_with_other_habits():
     """Modes and tracers, in which an operation may return what has no memory."""
     scores, target = torch.tensor([0.5, -0.5, 1.0]), torch.tensor([1, 0, 1])

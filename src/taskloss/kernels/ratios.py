@@ -55,19 +55,37 @@ def soft_slope(phi, margin, squash):
 
 
 @inlined_kernel
-def _add_label(sums, r, positive, end, label):
-    """Add a number in [0, 1] to the sum of an end of a class: upper and lower 30 bits apart."""
+def _parts(label):
+    """A number in [0, 1] as a whole number of ``2^-30``, and the rest as one of ``2^-60``."""
     scaled = label * _STEPS
     upper = math.floor(scaled)
-    sums[r, positive, end, 0] += np.int64(upper)
-    sums[r, positive, end, 1] += np.int64((scaled - upper) * _STEPS)
+    return upper, np.int64((scaled - upper) * _STEPS)
 
 
-@inlined_kernel
-def _tally_sample(sums, counts, r, positive, psi):
-    counts[r, positive] += 1
-    _add_label(sums, r, positive, _LOW, max(0.0, psi))
-    _add_label(sums, r, positive, _HIGH, min(1.0, 1.0 + psi))
+@kernel
+def _tally(phi, labels, margin, sums, counts):
+    """Add the samples of a run to the counts ``(2,)`` and the sums ``(2, 2, 2)`` of its labeling: class, end, part.
+
+    The sums of a run are numbers of their own, which the compiler need not keep in memory.
+    """
+    for positive in range(2):
+        own = POSITIVE if positive else NEGATIVE
+        count = low_upper = low_rest = high_upper = high_rest = 0
+        for i in range(len(phi)):
+            if labels[i] == own:
+                psi = soft_position(phi[i], positive == 1, margin)
+                upper, rest = _parts(max(0.0, psi))
+                low_upper += upper
+                low_rest += rest
+                upper, rest = _parts(min(1.0, 1.0 + psi))
+                high_upper += upper
+                high_rest += rest
+                count += 1
+        counts[positive] += count
+        sums[positive, _LOW, 0] += low_upper
+        sums[positive, _LOW, 1] += low_rest
+        sums[positive, _HIGH, 0] += high_upper
+        sums[positive, _HIGH, 1] += high_rest
 
 
 @kernel
@@ -116,10 +134,8 @@ def best_ratios(phi, labels, run_owner, labelings, numerator, denominator, margi
     sums, counts = np.zeros((labelings, 2, 2, 2), np.int64), np.zeros((labelings, 2), np.int64)
     run = len(phi) // max(len(run_owner), 1)
     for q in range(len(run_owner)):
-        for i in range(q * run, (q + 1) * run):
-            if labels[i] != IGNORED:
-                positive = labels[i] == POSITIVE
-                _tally_sample(sums, counts, run_owner[q], np.int64(positive), soft_position(phi[i], positive, margin))
+        r, samples = run_owner[q], slice(q * run, (q + 1) * run)
+        _tally(phi[samples], labels[samples], margin, sums[r], counts[r])
     best, corners = np.empty(labelings), np.empty((labelings, 2, 2))
     for r in range(labelings):
         best[r] = _best_corner(sums, counts, r, numerator, denominator, zero_division, corners[r])
@@ -157,8 +173,7 @@ def ratio_of_one(scores, scores_kind, target, target_kind, n, settings, out):
     if squash:
         tanh_in_place(phi)
     sums, counts, corner = np.zeros((1, 2, 2, 2), np.int64), np.zeros((1, 2), np.int64), np.empty((2, 2))
-    for i in range(n):
-        _tally_sample(sums, counts, 0, labels[i], soft_position(phi[i], labels[i] == POSITIVE, margin))
+    _tally(phi, labels, margin, sums[0], counts[0])
     best = _best_corner(sums, counts, 0, settings[:4], settings[4:8], settings[10], corner)
     for i in range(n):
         write_number_at(out, scores_kind, i, -_sample_gradient(corner, phi[i], labels[i], margin, squash))
