@@ -22,7 +22,7 @@ DATA = Path(os.environ.get("TASKLOSS_DATA", REPOSITORY.parent / "shared" / "data
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    pytest.importorskip("PIL")
+    pytest.importorskip("PIL", reason="the example reads JPEG files with Pillow")
     spec = importlib.util.spec_from_file_location("image_retrieval", REPOSITORY / "examples" / "image_retrieval.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

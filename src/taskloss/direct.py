@@ -218,7 +218,7 @@ class _TaskLoss(torch.autograd.Function):
 
 
 # Function.apply looks the signature up in each call; kept here, a small batch saves a tenth of its time.
-_TaskLoss.forward.__signature__ = inspect.signature(_TaskLoss.forward)  # type: ignore[attr-defined]
+_TaskLoss.forward.__signature__ = inspect.signature(_TaskLoss.forward)  # type: ignore[attr-defined]  # Unknown to mypy.
 
 
 class ScaledGradient(torch.autograd.Function):
@@ -289,7 +289,7 @@ class _TaskLossModule(nn.Module):
 
     def _rule(self) -> tuple[str, float]:
         """The update and its epsilon: of each loss its own."""
-        raise NotImplementedError
+        raise NotImplementedError  # This class is only what the losses share; each of them says it.
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
         rule, epsilon = self._rule()

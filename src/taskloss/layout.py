@@ -129,7 +129,7 @@ def to_numpy(value: Any) -> np.ndarray:
     """An array or tensor, on any device and of any dtype, as a numpy array; half precision widened to float32."""
     if isinstance(value, torch.Tensor):
         if value._is_zerotensor():
-            # It only stands for zeros, and older versions of torch make other numbers of it.
+            # It only stands for zeros: there is no memory to read.
             value = torch.zeros(value.shape, dtype=value.dtype)
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
             value = value.detach().float()

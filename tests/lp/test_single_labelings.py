@@ -7,7 +7,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import taskloss as tl
-from taskloss.lp.objectives.ratios import ratio_of_one_labeling
+from taskloss.lp.objectives.single_labeling import ratio_of_one_labeling
 from tests.lp.test_losses import example, value_and_gradient
 
 

@@ -11,7 +11,7 @@ import pytest
 from taskloss.report import write_report
 from tests.report.sample import simulated
 
-playwright = pytest.importorskip("playwright.sync_api")
+playwright = pytest.importorskip("playwright.sync_api", reason="these tests look at the report in a browser")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ import torch
 import taskloss as tl
 
 
-def criterion_of(loss: str, task: tl.Task, epsilon: float) -> torch.nn.Module:
+def _criterion(loss: str, task: tl.Task, epsilon: float) -> torch.nn.Module:
     """A loss by its name; one value a row."""
     rows = {"dim": 1, "reduction": "none"}
     if loss in ("positive", "negative"):
@@ -20,9 +20,9 @@ def criterion_of(loss: str, task: tl.Task, epsilon: float) -> torch.nn.Module:
 
 
 def values_and_gradients(
-    criterion_of: Callable[[float], torch.nn.Module], instances: Sequence[tuple[np.ndarray, Sequence[int] | np.ndarray, float]]
+    loss: str, task: tl.Task, instances: Sequence[tuple[np.ndarray, Sequence[int] | np.ndarray, float]]
 ) -> list[tuple[float, np.ndarray]]:
-    """Of each instance (scores, target, epsilon); ``criterion_of(epsilon)`` must have ``dim=1, reduction="none"``."""
+    """Of each instance: scores, target, epsilon."""
     rows = defaultdict(list)
     for number, (scores, _, epsilon) in enumerate(instances):
         rows[len(scores), epsilon].append(number)
@@ -30,7 +30,7 @@ def values_and_gradients(
     for (_, epsilon), numbers in rows.items():
         scores = torch.tensor(np.array([instances[number][0] for number in numbers]), requires_grad=True)
         target = torch.tensor(np.array([instances[number][1] for number in numbers]))
-        values = criterion_of(epsilon)(scores, target)
+        values = _criterion(loss, task, epsilon)(scores, target)
         (gradient,) = torch.autograd.grad(values.sum(), scores)
         results |= zip(numbers, zip(values.tolist(), gradient.numpy(), strict=True), strict=True)
     return [results[number] for number in range(len(instances))]

@@ -18,7 +18,7 @@ import taskloss as tl
 from tests.oracles import ranked_metrics as oracle
 from tests.oracles.enumeration import Optimum, all_rankings, labels_by_score, maximize, tie_rule_feature, truth_feature
 from tests.oracles.hull import in_convex_hull
-from tests.tasks.batches import criterion_of, values_and_gradients
+from tests.tasks.batches import values_and_gradients
 
 HULL_CHECKS = 100
 MOST_INSTANCES = 2500
@@ -216,7 +216,7 @@ def check_gradient(gradient, first, second, factor, scores, labels, check_hull) 
 def test_values_and_gradients_equal_enumeration(case, loss):
     ties = 0
     given = [instance[:3] for instance in instances()[: case.instances]]
-    found = values_and_gradients(lambda epsilon: criterion_of(loss, case.task, epsilon), given)
+    found = values_and_gradients(loss, case.task, given)
     for number, (value, gradient) in enumerate(found):
         scores, labels, epsilon, predicted = instances()[number]
         metric = metric_of_all(case.of_ranking, labels, sum(labels))

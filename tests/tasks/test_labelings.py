@@ -12,7 +12,7 @@ import torch
 import taskloss as tl
 from tests.oracles import labelings as oracle
 from tests.oracles.hull import in_convex_hull
-from tests.tasks.batches import criterion_of, values_and_gradients
+from tests.tasks.batches import values_and_gradients
 
 HULL_CHECKS = 60
 
@@ -155,7 +155,7 @@ def check_gradient(gradient, first, second_labels, factor, scores, truth, weight
 def test_values_and_gradients_equal_enumeration(case, loss):
     rng = np.random.default_rng(19751020)
     instances = [random_instance(rng) for _ in range(case.instances)]
-    found = values_and_gradients(lambda epsilon: criterion_of(loss, case.task, epsilon), instances)
+    found = values_and_gradients(loss, case.task, instances)
     ties = 0
     for (scores, truth, epsilon), (value, gradient) in zip(instances, found, strict=True):
         weights = case.weights(truth)

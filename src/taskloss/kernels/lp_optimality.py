@@ -40,7 +40,7 @@ def violation_in_lanes(lanes, low, high, values):
 
 
 @plain_kernel
-def _largest_limit(lanes, program, count):
+def largest_limit(lanes, program, count):
     """The largest finite magnitude among the limits of the first lines."""
     return larger(largest_finite(lanes, program.low, count), largest_finite(lanes, program.high, count))
 
@@ -53,7 +53,7 @@ def smallest_gap_unit(lanes, program):
     """
     one = in_all(1.0, lanes)
     cost = largest_in_lanes(lanes, program.cost)
-    limit = _largest_limit(lanes, program, len(program.low))
+    limit = largest_limit(lanes, program, len(program.low))
     return in_all(1e-4, lanes) * where_positive(cost, cost, one) * where_positive(limit, limit, one)
 
 
@@ -94,7 +94,7 @@ def check_pair(pattern, program, x, multipliers, check):
     write_values(pattern, program.entries, x, values)
     write_stationarity(pattern, program, x, multipliers, check.gradient)
     error = largest_in_lanes(lanes, check.gradient) / (one + largest_in_lanes(lanes, program.cost))
-    row_size = one + _largest_limit(lanes, program, m)
+    row_size = one + largest_limit(lanes, program, m)
     column_size = one + largest_in_lanes(lanes, x)
     total = in_all(0.0, lanes)
     for line in range(m + n):

@@ -13,6 +13,7 @@ import numpy as np
 from taskloss.kernels._lanes import in_all, larger, load, root_of, size_of, smaller, store, where_positive
 from taskloss.kernels._numba import inner_kernel, plain_kernel
 from taskloss.kernels.lane_rows import fill, largest_finite
+from taskloss.kernels.lp_optimality import largest_limit
 
 ROUNDS = 10
 
@@ -150,8 +151,7 @@ def scale_program(pattern, program, scaling):
         store(program.low, m + column, load(program.low, m + column, lanes) * (one / scale))
         store(program.high, m + column, load(program.high, m + column, lanes) * (one / scale))
         store(program.cost, column, load(program.cost, column, lanes) * scale)
-    lines = len(program.low)
-    store(scaling.limit, 0, larger(largest_finite(lanes, program.low, lines), largest_finite(lanes, program.high, lines)))
+    store(scaling.limit, 0, largest_limit(lanes, program, len(program.low)))
     store(scaling.cost, 0, largest_finite(lanes, program.cost, len(program.cost)))
     for lane in range(len(lanes)):
         scaling.limit[lane] = _unit(scaling.limit[lane])

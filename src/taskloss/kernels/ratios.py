@@ -68,12 +68,11 @@ def _tally(phi, labels, margin, sums, counts):
 
     The sums of a run are numbers of their own, which the compiler need not keep in memory.
     """
-    for positive in range(2):
-        own = POSITIVE if positive else NEGATIVE
+    for label in (NEGATIVE, POSITIVE):
         count = low_upper = low_rest = high_upper = high_rest = 0
         for i in range(len(phi)):
-            if labels[i] == own:
-                psi = soft_position(phi[i], positive == 1, margin)
+            if labels[i] == label:
+                psi = soft_position(phi[i], label == POSITIVE, margin)
                 upper, rest = _parts(max(0.0, psi))
                 low_upper += upper
                 low_rest += rest
@@ -81,11 +80,11 @@ def _tally(phi, labels, margin, sums, counts):
                 high_upper += upper
                 high_rest += rest
                 count += 1
-        counts[positive] += count
-        sums[positive, _LOW, 0] += low_upper
-        sums[positive, _LOW, 1] += low_rest
-        sums[positive, _HIGH, 0] += high_upper
-        sums[positive, _HIGH, 1] += high_rest
+        counts[label] += count
+        sums[label, _LOW, 0] += low_upper
+        sums[label, _LOW, 1] += low_rest
+        sums[label, _HIGH, 0] += high_upper
+        sums[label, _HIGH, 1] += high_rest
 
 
 @kernel
@@ -126,7 +125,7 @@ def _sample_gradient(corner, phi, positive, margin, squash):
 
 @kernel
 def best_ratios(phi, labels, run_owner, labelings, numerator, denominator, margin, zero_division):
-    """The largest ratio of each labeling, shape ``(R,)``, its corners ``(R, 2, 2)``, and how many samples of each class it has.
+    """The largest ratio of each labeling, shape ``(R,)``, and its corners ``(R, 2, 2)``.
 
     Parameters: ``phi``, ``labels`` (uint8) flat, runs of equal length owned by labelings; ``numerator`` and ``denominator``
     the coefficients of tp, fp, fn, tn, those of the denominator at least zero.
@@ -139,7 +138,7 @@ def best_ratios(phi, labels, run_owner, labelings, numerator, denominator, margi
     best, corners = np.empty(labelings), np.empty((labelings, 2, 2))
     for r in range(labelings):
         best[r] = _best_corner(sums, counts, r, numerator, denominator, zero_division, corners[r])
-    return best, corners, counts
+    return best, corners
 
 
 @kernel

@@ -83,7 +83,7 @@ def handle_of(task: Task | str) -> int:
 
 # What torch.compiler.assume_constant_result does: a compiled graph takes the number as a constant. The decorator itself would
 # load the whole compiler with ``import taskloss`` and double its time.
-handle_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
+handle_of._dynamo_marked_constant = True  # type: ignore[attr-defined]  # An attribute that functions do not have.
 
 
 def task_of(handle: int) -> Task:

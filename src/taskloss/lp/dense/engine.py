@@ -82,7 +82,7 @@ class DenseEngine(Engine):
         some = Arrays(arrays.pattern, *(array[items] for array in arrays.program()))
         start = found.x[left].cpu().numpy(), found.multipliers[left].cpu().numpy()
         usable = all(np.isfinite(part).all() for part in start)
-        left_steps = max(settings.max_steps - int(found.steps.max()), 1)
+        left_steps = max(settings.max_steps - int(found.steps[left].max()), 1)
         others = solve_arrays(some, settings._replace(max_steps=left_steps), start if usable else None)
         joined = {}
         for name, mine, theirs in zip(Found._fields, found, others, strict=True):

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from taskloss import _checks
 from taskloss.lp.formulations.ratio import Phi
 from taskloss.lp.objectives.objective import SOLVERS, program_loss
-from taskloss.lp.objectives.ratios import Ratio, ratio_of_one_labeling
+from taskloss.lp.objectives.ratios import Ratio
+from taskloss.lp.objectives.single_labeling import ratio_of_one_labeling
 from taskloss.tasks.task import Task
 
 SOFT_MARGIN = 0.25

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from taskloss.direct import ScaledGradient
-from taskloss.kernels.addresses import BYTE, FLOAT32, FLOAT64, INT64
-from taskloss.kernels.ratios import best_ratios, positions_of, ratio_of_one, write_ratio_gradients
+from taskloss.kernels.ratios import best_ratios, positions_of, write_ratio_gradients
 from taskloss.kernels.sort import IGNORED
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
 from taskloss.layout import Layout, ranking_weights
@@ -59,7 +57,7 @@ class RatioObjective(ProgramObjective):
         self._task, self._layout, self._samples = task, layout, labelings.samples
         self._positions = labelings.samples._replace(scores=positions_of(labelings.samples.scores, task.squash))
         ratio = task.settings[:4], task.settings[4:8], task.margin, task.zero_division
-        self._best, self._corners, self._counts = best_ratios(*self._positions, layout.rankings, *ratio)
+        self._best, self._corners = best_ratios(*self._positions, layout.rankings, *ratio)
 
     def values(self) -> np.ndarray:
         return 1.0 - self._best
@@ -91,71 +89,3 @@ class RatioObjective(ProgramObjective):
         """Whether some labels of so many samples have a denominator of zero."""
         tp, fp, fn, tn = self._task.denominator
         return min(tp, fn) * positives + min(fp, tn) * negatives == 0.0
-
-
-class _WithGradient(torch.autograd.Function):
-    """A number whose gradient is known."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, value: float, gradient: Tensor) -> Tensor:
-        ctx.scores, ctx.gradient = scores, gradient
-        return torch.scalar_tensor(value, dtype=scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            # Fails when it is differentiated again. (torch has no types for apply.)
-            whole = torch.empty(0, dtype=torch.int64)
-            return ScaledGradient.apply(ctx.scores, grad_outputs[0], ctx.gradient, whole), None, None  # type: ignore[no-untyped-call]
-        return ctx.gradient * grad_outputs[0], None, None
-
-
-# What ``_WithGradient.apply`` comes to when no transform of torch.func is active, which is looked at before.
-_attach: Any = super(torch.autograd.Function, _WithGradient).apply
-
-
-_KINDS = {torch.float32: FLOAT32, torch.float64: FLOAT64, torch.int64: INT64, torch.bool: BYTE, torch.uint8: BYTE}
-
-
-def ratio_of_one_labeling(task: Ratio, scores: Any, target: Any) -> Tensor | None:
-    """The loss of a single plain labeling by one kernel; None if this is not one, or not a good one.
-
-    ``(n,)`` with ``(n,)``, on the CPU. In a small batch, reading the calling forms would take most of the time.
-    """
-    if torch.compiler.is_compiling() or _torch_is_changed():
-        return None
-    scores_memory, target_memory = _plain_memory(scores), _plain_memory(target)
-    if (
-        scores_memory is None
-        or target_memory is None
-        or scores.ndim != 1
-        or scores.shape != target.shape
-        or not scores.is_floating_point()
-        or target.requires_grad
-    ):
-        return None
-    gradient = torch.empty_like(scores)
-    value = ratio_of_one(*scores_memory, *target_memory, scores.numel(), task.settings, gradient.data_ptr())
-    return None if value != value else _attach(scores, value, gradient)
-
-
-def _torch_is_changed() -> bool:
-    """Whether tensors may have no memory of their own, or operations return something unusual: transforms, tracers, modes."""
-    state = torch._C
-    return bool(
-        state._are_functorch_transforms_active()
-        or state._len_torch_dispatch_stack()
-        or state._len_torch_function_stack()
-        or state._get_tracing_state()
-    )
-
-
-def _plain_memory(tensor: Any) -> tuple[int, int] | None:
-    """Address and kind of the numbers of a tensor if they stand there one after the other, as they are, on the CPU."""
-    if type(tensor) is not Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
-        return None
-    if not tensor.is_contiguous() or tensor.is_neg() or tensor._is_zerotensor():
-        return None
-    address, kind = tensor.data_ptr(), _KINDS.get(tensor.dtype)
-    # An empty tensor has no address.
-    return None if kind is None or not address else (address, kind)
