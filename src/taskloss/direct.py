@@ -237,7 +237,7 @@ class ScaledGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         raise RuntimeError(
-            "this loss has no second derivative: its gradient is piecewise constant in the scores. Leave out create_graph=True, "
+            "this loss gives no second derivative: its gradient is made by the forward pass. Leave out create_graph=True, "
             "or keep gradient penalties and Hessian-vector products away from this loss term"
         )
 

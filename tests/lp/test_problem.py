@@ -149,3 +149,10 @@ def test_batched_csr_with_different_places_is_refused():
     rows = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]], dtype=torch.float64).to_sparse_csr()
     with pytest.raises(ValueError, match="store different entries"):
         LinearProgram(C, A_ub=rows, b_ub=B[:1])
+
+
+@pytest.mark.parametrize("engine", ["compiled", "torch"])
+def test_data_that_are_negated_when_they_are_read(engine):
+    c, A, b = (torch.tensor(values, dtype=torch.float64) for values in ([1.0, 2.0], [[-1.0, -1.0]], [-1.0]))
+    negated = [(-tensor)._neg_view() for tensor in (c, A, b)]
+    assert solve(LinearProgram(*negated, lower=0.0), engine=engine).x.tolist() == [1.0, 0.0]
