@@ -21,12 +21,12 @@ from tests.oracles.labelings import exhaustive_table
 from tests.oracles.table import lean_table, textbook_table
 
 import taskloss as tl
-from taskloss.kernels.corridor import augment_average_precision_down
-from taskloss.kernels.interleaving import natural_counts
-from taskloss.kernels.isotonic import augment_convex
+from taskloss.kernels.ranking.corridor import augment_average_precision_down
+from taskloss.kernels.ranking.interleaving import natural_counts
+from taskloss.kernels.ranking.isotonic import augment_convex
+from taskloss.kernels.ranking.staircase import augment_any
+from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
 from taskloss.kernels.sort import TwoLists, split_by_label
-from taskloss.kernels.staircase import augment_any
-from taskloss.kernels.terms import AVERAGE_PRECISION
 from taskloss.labelings import read_labelings
 
 

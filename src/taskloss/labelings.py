@@ -28,7 +28,7 @@ import numpy as np
 
 from taskloss import _checks, _output_checks
 from taskloss.class_layout import class_values_shape
-from taskloss.kernels.labeling import Samples, Tallies, one_vs_rest, tally
+from taskloss.kernels.labeling.samples import Samples, Tallies, one_vs_rest, tally
 from taskloss.layout import Layout, binary_labels, lay_out, values_shape
 
 

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from taskloss import _checks
-from taskloss.kernels.interleaving import natural_counts
+from taskloss.kernels.ranking.interleaving import natural_counts
 from taskloss.kernels.sort import IGNORED, TwoLists, split_by_label
 
 

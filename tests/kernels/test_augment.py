@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskloss.kernels.interleaving import natural_counts
-from taskloss.kernels.isotonic import augment_convex
+from taskloss.kernels.ranking.interleaving import natural_counts
+from taskloss.kernels.ranking.isotonic import augment_convex
+from taskloss.kernels.ranking.staircase import augment_any
+from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
 from taskloss.kernels.sort import split_by_label
-from taskloss.kernels.staircase import augment_any
-from taskloss.kernels.terms import AVERAGE_PRECISION
 from tests.kernels.rankings import adversarial_scores, one_ranking
 from tests.oracles.exact import objective_gain
 from tests.oracles.table import lean_table, textbook_table

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskloss.kernels import corridor
-from taskloss.kernels.corridor import augment_average_precision_down
-from taskloss.kernels.interleaving import natural_counts
+from taskloss.kernels.ranking import corridor
+from taskloss.kernels.ranking.corridor import augment_average_precision_down
+from taskloss.kernels.ranking.interleaving import natural_counts
+from taskloss.kernels.ranking.staircase import augment_any
+from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
 from taskloss.kernels.sort import split_by_label
-from taskloss.kernels.staircase import augment_any
-from taskloss.kernels.terms import AVERAGE_PRECISION
 from tests.kernels.rankings import adversarial_scores, one_ranking
 from tests.oracles.exact import objective_gain
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import taskloss as tl
-from taskloss.kernels import count_table
+from taskloss.kernels.labeling import count_table
 
 
 def gradients(task: tl.Task, scores: np.ndarray, target: np.ndarray) -> list[torch.Tensor]:

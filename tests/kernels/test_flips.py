@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import taskloss as tl
-from taskloss.kernels import counts
-from taskloss.kernels.labeling import sort_segments
+from taskloss.kernels.labeling import confusion
+from taskloss.kernels.labeling.samples import sort_segments
 from taskloss.labelings import read_labelings
 from tests.kernels.rankings import adversarial_scores
 from tests.oracles.labelings import exhaustive_table
@@ -99,7 +99,7 @@ def test_a_huge_score_does_not_wipe_out_the_others(task, update):
     assert (gradients[0] != 0).sum() > 3
 
 
-@pytest.mark.parametrize("metric", [counts.ACCURACY, counts.BALANCED_ACCURACY, counts.F_BETA, counts.JACCARD])
+@pytest.mark.parametrize("metric", [confusion.ACCURACY, confusion.BALANCED_ACCURACY, confusion.F_BETA, confusion.JACCARD])
 @pytest.mark.parametrize("beta2", [0.09, 1.0, 9.0])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_no_flip_changes_a_metric_by_more_than_the_bound(metric, beta2, sign):
@@ -114,8 +114,8 @@ def test_no_flip_changes_a_metric_by_more_than_the_bound(metric, beta2, sign):
         columns = np.arange(b, negatives + 1) if sign > 0 else np.arange(0, b_most + 1)
         cells = [x.reshape(-1) for x in np.meshgrid(rows, columns, indexing="ij")]
         sizes = np.full(len(cells[0]), positives), np.full(len(cells[0]), negatives)
-        values = counts.metric_values(metric, *cells, *sizes, beta2, 1.0).reshape(len(rows), len(columns))
-        bounds = counts.largest_change(metric, sign, *map(float, (a, b, a_most, b_most, positives, negatives)), beta2)
+        values = confusion.metric_values(metric, *cells, *sizes, beta2, 1.0).reshape(len(rows), len(columns))
+        bounds = confusion.largest_change(metric, sign, *map(float, (a, b, a_most, b_most, positives, negatives)), beta2)
         for axis in range(2):
             change = np.abs(np.diff(values, axis=axis)).max(initial=0.0)
             assert change <= bounds[axis] * (1 + 1e-12)

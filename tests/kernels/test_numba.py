@@ -38,9 +38,9 @@ def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
 
 POOLING_PROGRAM = """
 import numpy as np
-from taskloss.kernels.isotonic import _pool_rankings, augment_convex
+from taskloss.kernels.ranking.isotonic import _pool_rankings, augment_convex
 from taskloss.kernels.sort import split_by_label
-from taskloss.kernels.terms import AVERAGE_PRECISION
+from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
 lists = split_by_label(np.linspace(1, 0, 40), (np.arange(40) % 3 == 0).astype(np.uint8), np.empty(0, np.int64), 1)
 print(augment_convex(lists, AVERAGE_PRECISION, np.array([1.0]))[0].tolist(), sum(_pool_rankings.stats.cache_hits.values()))
 """
@@ -63,7 +63,7 @@ def test_a_change_of_any_kernel_file_outdates_the_compiled_kernels(tmp_path):
     original, hits = pool("kept")
     assert hits == 0
     assert pool("kept") == (original, 1)
-    terms = kernels / "terms.py"
+    terms = kernels / "ranking" / "terms.py"
     text = terms.read_text()
     changed = text.replace("return i / (n * (n + 1.0))", "return 5.0 * i / (n * (n + 1.0))")
     assert changed != text

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import taskloss as tl
-from taskloss.kernels.cutoff import augment_cut
-from taskloss.kernels.terms import AVERAGE_PRECISION
+from taskloss.kernels.ranking.cutoff import augment_cut
+from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
 from taskloss.layout import read_rankings
 from tests.kernels.rankings import adversarial_scores
 from tests.oracles.separable import best_value, value_of

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskloss.kernels.terms import AVERAGE_PRECISION, NDCG, drop, row_drop, term
+from taskloss.kernels.ranking.terms import AVERAGE_PRECISION, NDCG, drop, row_drop, term
 
 
 def exact_drop(a: int, b: int, c: int) -> float:

@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from taskloss.kernels.tie_orders import group_places, likely_places, place_probabilities
+from taskloss.kernels.ranking.tie_orders import group_places, likely_places, place_probabilities
 from tests.kernels.rankings import one_ranking
 
 

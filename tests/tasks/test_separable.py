@@ -14,7 +14,7 @@ import torch
 
 import taskloss as tl
 from taskloss.kernels import ragged
-from taskloss.kernels.function_table import augment_by_table
+from taskloss.kernels.ranking.function_table import augment_by_table
 from taskloss.layout import read_rankings
 from taskloss.metrics.separable import BatchTerms
 from taskloss.tasks.registry import handle_of

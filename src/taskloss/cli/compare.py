@@ -16,7 +16,7 @@ from taskloss import datasets
 from taskloss.cli import options
 from taskloss.cli.errors import messages
 from taskloss.cli.progress import progress_bar
-from taskloss.cli.reproduce import command_line, versions
+from taskloss.cli.provenance import command_line, versions
 
 if TYPE_CHECKING:
     from taskloss.cli.data import Samples

@@ -14,7 +14,7 @@ import typer
 from taskloss.cli import options
 from taskloss.cli.errors import messages, usage_error
 from taskloss.cli.progress import progress_bar
-from taskloss.cli.reproduce import command_line
+from taskloss.cli.provenance import command_line
 
 if TYPE_CHECKING:
     from taskloss.cli.data import Samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import pickle
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,7 @@ def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
     # numba keeps machine code as long as the kernel's own file is unchanged; but a kernel contains the kernels that it calls.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
-        cache_file._source_stamp = _source_stamp()
+        cache_file._source_stamp = _source_stamp(Path(function.__code__.co_filename))
         cache_file._load_index = functools.partial(_index_or_nothing, cache_file._load_index)
     return dispatcher
 
@@ -73,12 +74,26 @@ def merged_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _source_stamp() -> str:
-    """Changes with any file of this folder."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _source_stamp(path: Path) -> str:
+    """Digest of a file and of every file of this package that it imports, directly or not: whatever its kernels are made from.
+
+    So a change of one kernel outdates the kernels that contain it, wherever in the package they are, and no others.
+    """
+    package = Path(__file__).parents[1]
+    sources: dict[Path, bytes] = {}
+    waiting = [path]
+    while waiting:
+        file = waiting.pop()
+        if file not in sources and file.is_file():
+            sources[file] = file.read_bytes()
+            for module, names in _PACKAGE_IMPORTS.findall(sources[file].decode()):
+                folder = package.joinpath(*module.split(".")[1:])
+                waiting.append(folder.with_suffix(".py"))
+                waiting.extend(folder / f"{name}.py" for name in re.findall(r"\w+", names))
+    return hashlib.sha256(b"".join(sources[file] for file in sorted(sources))).hexdigest()
+
+
+_PACKAGE_IMPORTS = re.compile(rf"^from ({__package__.split('.')[0]}[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 _warned = False

@@ -1,7 +1,6 @@
 """Linear programs in the network: a solver, a layer with gradients in all of the data, and the metrics as linear programs."""
 
 from taskloss.lp import formulations
-from taskloss.lp.factorization import Factorization, nmf
 from taskloss.lp.layer import LPLayer, differentiable_solve
 from taskloss.lp.losses import (
     AUCLoss,
@@ -19,6 +18,7 @@ from taskloss.lp.losses import (
     ratio_loss,
     recall_at_precision_loss,
 )
+from taskloss.lp.nmf import Factorization, nmf
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import ActiveSet, Solution, Status
 from taskloss.lp.solver import solve

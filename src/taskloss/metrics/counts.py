@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from taskloss import _checks, _output_checks
-from taskloss.kernels import counts
+from taskloss.kernels.labeling import confusion
 from taskloss.labelings import read_labelings
 from taskloss.layout import ranking_weights, to_numpy
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
@@ -49,7 +49,7 @@ def accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) ->
     >>> accuracy_score([0.3, -0.2, 0.1, -0.4], [1, 1, 0, 0])
     0.5
     """
-    return _score(counts.ACCURACY, scores, target, **options)
+    return _score(confusion.ACCURACY, scores, target, **options)
 
 
 def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) -> float | np.ndarray:
@@ -60,7 +60,7 @@ def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[CountOpt
     >>> balanced_accuracy_score([0.3, 0.2, -0.1], [1, 0, 0])
     0.75
     """
-    return _score(counts.BALANCED_ACCURACY, scores, target, **options)
+    return _score(confusion.BALANCED_ACCURACY, scores, target, **options)
 
 
 def fbeta_score(
@@ -75,7 +75,7 @@ def fbeta_score(
     0.5
     """
     beta = _checks.check_positive("beta", beta)
-    return _score(counts.F_BETA, scores, target, beta2=beta**2, zero_division=zero_division, **options)
+    return _score(confusion.F_BETA, scores, target, beta2=beta**2, zero_division=zero_division, **options)
 
 
 def jaccard_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
@@ -84,7 +84,7 @@ def jaccard_score(scores: Any, target: Any, *, zero_division: float = 1.0, **opt
     >>> round(jaccard_score([0.3, 0.2, -0.1, -0.4], [1, 0, 1, 0]), 4)
     0.3333
     """
-    return _score(counts.JACCARD, scores, target, zero_division=zero_division, **options)
+    return _score(confusion.JACCARD, scores, target, zero_division=zero_division, **options)
 
 
 def g_mean_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
@@ -93,7 +93,7 @@ def g_mean_score(scores: Any, target: Any, *, zero_division: float = 1.0, **opti
     >>> g_mean_score([0.3, 0.2, -0.1, -0.4], [1, 0, 1, 0])
     0.5
     """
-    return _score(counts.G_MEAN, scores, target, zero_division=zero_division, **options)
+    return _score(confusion.G_MEAN, scores, target, zero_division=zero_division, **options)
 
 
 def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
@@ -104,7 +104,7 @@ def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options
     >>> mcc_score([0.3, 0.2, -0.1, -0.4], [1, 0, 0, 0])
     0.5773502691896258
     """
-    return _score(counts.MCC, scores, target, zero_division=zero_division, **options)
+    return _score(confusion.MCC, scores, target, zero_division=zero_division, **options)
 
 
 def mean_iou_score(
@@ -133,7 +133,7 @@ def mean_iou_score(
     chosen[~np.isfinite(array)] = np.nan
     if options.get("dim") is None:
         options = {**options, "dim": tuple(axis for axis in range(array.ndim) if axis != 1)}
-    return _score(counts.JACCARD, chosen, target, zero_division=zero_division, **options)
+    return _score(confusion.JACCARD, chosen, target, zero_division=zero_division, **options)
 
 
 def _score(
@@ -158,7 +158,7 @@ def _score(
         ignore_index=ignore_index,
     )
     tallies = labelings.tallies
-    values = counts.metric_values(
+    values = confusion.metric_values(
         metric,
         tallies.positives_above,
         tallies.negatives_above,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.positions import place_discounts
+from taskloss.kernels.ranking.graded import place_discounts
 from taskloss.kernels.sums import order_free_sums_by_owner
 from taskloss.layout import Layout, lay_out, ranked_dims
 

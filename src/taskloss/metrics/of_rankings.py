@@ -1,5 +1,5 @@
 """What each metric says of the predictions of a batch: one value a ranking, shape ``(R,)``; conventions for ties as in
-:mod:`taskloss.kernels.values`. The public scores and the tasks both take their values from here.
+:mod:`taskloss.kernels.ranking.values`. The public scores and the tasks both take their values from here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 
-from taskloss.kernels import interleaving, majorant, single_row, values
+from taskloss.kernels.ranking import interleaving, majorant, single_row, values
 from taskloss.layout import Rankings
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from taskloss.kernels import ragged, tie_orders
+from taskloss.kernels import ragged
+from taskloss.kernels.ranking import tie_orders
 from taskloss.layout import Rankings
 from taskloss.metrics import term_checks
 

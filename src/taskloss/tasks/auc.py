@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import majorant
+from taskloss.kernels.ranking import majorant
 from taskloss.layout import Rankings
 from taskloss.metrics import of_rankings
 from taskloss.tasks.ranking import RankingTask

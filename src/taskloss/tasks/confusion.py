@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import count_table, labeling
-from taskloss.kernels.labeling import Costs, Thresholds
+from taskloss.kernels.labeling import count_table
+from taskloss.kernels.labeling.samples import Costs, Thresholds, costs_of
 from taskloss.kernels.sort import NEGATIVE, POSITIVE
 from taskloss.labelings import Labelings
 from taskloss.tasks.counts import half_a_class, one_a_positive, one_a_sample
@@ -91,9 +91,9 @@ class ConfusionMetric(LabelingTask):
         above, at, size = (tallies[2:4], tallies[4:6], tallies[0:2])
         sides = []
         for label, column in ((POSITIVE, 0), (NEGATIVE, 1)):
-            costs_of = partial(labeling.costs_of, labelings.samples, label, limits=np.full(len(size[0]), np.inf))
-            upper = costs_of(direction=1, room=above[column])
-            lower = costs_of(direction=-1, room=size[column] - above[column])
+            everyone = partial(costs_of, labelings.samples, label, limits=np.full(len(size[0]), np.inf))
+            upper = everyone(direction=1, room=above[column])
+            lower = everyone(direction=-1, room=size[column] - above[column])
             sides.append((upper, lower, at[column]))
         thresholds = np.empty((4, len(size[0])))
         counts = np.empty((2, len(size[0])), np.int64)

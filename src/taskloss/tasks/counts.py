@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import counts
+from taskloss.kernels.labeling import confusion
 from taskloss.labelings import Labelings
 from taskloss.tasks.labeling import CountTask, Weights
 from taskloss.tasks.registry import register
@@ -54,7 +54,7 @@ class ZeroOne(CountTask):
     0.5
     """
 
-    metric: ClassVar[int] = counts.ACCURACY
+    metric: ClassVar[int] = confusion.ACCURACY
     zero_division: float = field(default=1.0, init=False, repr=False)
 
     def sample_weights(self, labelings: Labelings) -> Weights:
@@ -76,7 +76,7 @@ class BalancedError(CountTask):
     0.1666666716337204
     """
 
-    metric: ClassVar[int] = counts.BALANCED_ACCURACY
+    metric: ClassVar[int] = confusion.BALANCED_ACCURACY
     zero_division: float = field(default=1.0, init=False, repr=False)
 
     def sample_weights(self, labelings: Labelings) -> Weights:
@@ -110,7 +110,7 @@ class FScore(CountTask):
     tensor([-0.5000,  0.0000,  0.0000,  0.0000])
     """
 
-    metric: ClassVar[int] = counts.F_BETA
+    metric: ClassVar[int] = confusion.F_BETA
     beta: float = 1.0
     zero_division: float = 1.0
 
@@ -155,7 +155,7 @@ class Jaccard(CountTask):
     torch.Size([2, 3])
     """
 
-    metric: ClassVar[int] = counts.JACCARD
+    metric: ClassVar[int] = confusion.JACCARD
     zero_division: float = 1.0
 
     def sample_weights(self, labelings: Labelings) -> Weights:
@@ -177,7 +177,7 @@ class GMean(CountTask):
     0.5
     """
 
-    metric: ClassVar[int] = counts.G_MEAN
+    metric: ClassVar[int] = confusion.G_MEAN
     zero_division: float = 1.0
 
     def sample_weights(self, labelings: Labelings) -> Weights:
@@ -200,7 +200,7 @@ class MCC(CountTask):
     0.5
     """
 
-    metric: ClassVar[int] = counts.MCC
+    metric: ClassVar[int] = confusion.MCC
     loss_scale: ClassVar[float] = 0.5
     zero_division: float = 1.0
 

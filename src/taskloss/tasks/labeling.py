@@ -8,7 +8,7 @@ so the prediction is ``s > 0`` whatever the (positive) weights are. They say wha
 flipping one sample changes its loss by about ``v_i``; then samples up to about epsilon away from zero take part.
 
 A score of exactly 0 is predicted 0, in the loss as in :mod:`taskloss.metrics`; in the feature of the prediction it counts 1/2,
-so that constant scores of zero give a useful gradient. The rule for other ties stands in :mod:`taskloss.kernels.flips`.
+so that constant scores of zero give a useful gradient. The rule for other ties stands in :mod:`taskloss.kernels.labeling.flips`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import counts, flips, labeling
-from taskloss.kernels.labeling import Thresholds
+from taskloss.kernels.labeling import confusion, flips
+from taskloss.kernels.labeling import samples as passes
+from taskloss.kernels.labeling.samples import Thresholds
 from taskloss.kernels.sort import NEGATIVE, POSITIVE
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
 from taskloss.layout import Layout, ranking_weights
@@ -76,10 +77,10 @@ class LabelingTask(Task):
 
 
 class CountTask(LabelingTask):
-    """A task whose metric is one of :mod:`taskloss.kernels.counts`, solved by :mod:`taskloss.kernels.flips`."""
+    """A task whose metric is one of :mod:`taskloss.kernels.labeling.confusion`, solved by :mod:`taskloss.kernels.labeling.flips`."""
 
     metric: ClassVar[int]
-    """The metric's number in :mod:`taskloss.kernels.counts`."""
+    """The metric's number in :mod:`taskloss.kernels.labeling.confusion`."""
     loss_scale: ClassVar[float] = 1.0
     """``L = loss_scale * (1 - metric)``."""
     zero_division: float
@@ -97,7 +98,7 @@ class CountTask(LabelingTask):
         self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
     ) -> np.ndarray:
         given = (true_positives, false_positives, positives, negatives)
-        values = counts.metric_values(self.metric, *given, self.beta2, float(self.zero_division))
+        values = confusion.metric_values(self.metric, *given, self.beta2, float(self.zero_division))
         return self.loss_scale * (1.0 - values)
 
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
@@ -113,8 +114,8 @@ class CountTask(LabelingTask):
         thresholds, answer = flips.augment_labelings(
             self.metric,
             worth,
-            labeling.costs_of(samples, POSITIVE, direction, limits[0], positives_room),
-            labeling.costs_of(samples, NEGATIVE, -direction, limits[1], negatives_room),
+            passes.costs_of(samples, POSITIVE, direction, limits[0], positives_room),
+            passes.costs_of(samples, NEGATIVE, -direction, limits[1], negatives_room),
             tallies,
             *weights,
             self.beta2,
@@ -154,7 +155,7 @@ class LabelingInference(Inference[Labeling]):
         return self._task.loss_of(self._labelings, answer.true_positives, answer.false_positives)
 
     def score_difference(self, answer: Labeling, reference: Labeling) -> np.ndarray:
-        return labeling.score_difference(
+        return passes.score_difference(
             self._labelings.samples,
             self._labelings.tallies,
             answer.thresholds,
@@ -166,7 +167,7 @@ class LabelingInference(Inference[Labeling]):
         samples = self._labelings.samples
         units = (factor * weights for weights in self._sample_weights)
         out = np.empty(samples.scores.shape, samples.scores.dtype)
-        labeling.write_feature_difference(samples, answer.thresholds, reference.thresholds, *units, out)
+        passes.write_feature_difference(samples, answer.thresholds, reference.thresholds, *units, out)
         return out.reshape(self._layout.shape)
 
     def owner(self) -> np.ndarray:

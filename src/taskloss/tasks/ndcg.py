@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from taskloss.kernels import monotone_rows, terms
+from taskloss.kernels.ranking import monotone_rows, terms
 from taskloss.layout import Rankings
 from taskloss.metrics import of_rankings
 from taskloss.tasks.ranking import ConvexRankingTask

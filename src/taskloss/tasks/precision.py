@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import corridor, precision_bound, single_row, terms
+from taskloss.kernels.ranking import corridor, precision_bound, single_row, terms
 from taskloss.layout import Rankings
 from taskloss.metrics import of_rankings
 from taskloss.tasks.ranking import ConvexRankingTask, RankingTask

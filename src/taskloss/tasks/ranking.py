@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import cutoff, interleaving, isotonic
+from taskloss.kernels.ranking import cutoff, interleaving, isotonic
 from taskloss.kernels.sums import summable_unit
 from taskloss.layout import Layout, Rankings, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.metrics import of_rankings
@@ -18,7 +18,7 @@ from taskloss.tasks.task import Call, Inference, Task
 
 @dataclass(frozen=True)
 class Ranking:
-    """An answer: the counts of all rankings, least and greatest of equally good ones (:mod:`taskloss.kernels.interleaving`)."""
+    """An answer: the counts of all rankings, least and greatest of equally good ones (:mod:`taskloss.kernels.ranking.interleaving`)."""
 
     least: np.ndarray
     greatest: np.ndarray
@@ -76,7 +76,7 @@ class ConvexRankingTask(RankingTask):
     """``M(c) = scale * sum_i m(i, c_i)`` with m convex in c: the positive update by pooling."""
 
     metric: ClassVar[int]
-    """The metric's number in :mod:`taskloss.kernels.terms`."""
+    """The metric's number in :mod:`taskloss.kernels.ranking.terms`."""
     at: int | None
     """Only the first ``at`` places count, or all of them."""
 

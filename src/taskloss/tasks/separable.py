@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import function_table, levels
+from taskloss.kernels.ranking import function_table, levels
 from taskloss.layout import Rankings
 from taskloss.metrics import separable, term_checks
 from taskloss.tasks.ranking import RankingTask

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels import topk
+from taskloss.kernels.ranking import topk
 from taskloss.layout import Rankings
 from taskloss.metrics import of_rankings
 from taskloss.tasks.ranking import RankingTask

@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES
+from taskloss.kernels.ranking.terms import term
 from taskloss.kernels.sort import TwoLists
-from taskloss.kernels.staircase import MEMORY_LIMIT_BYTES
-from taskloss.kernels.terms import term
 
 
 def augment_cut(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.ranking.terms import discount
 from taskloss.kernels.sort import IGNORED, POSITIVE, split_by_label
-from taskloss.kernels.terms import discount
 
 
 def place_discounts(keys: np.ndarray, ignored: np.ndarray, owner: np.ndarray, rankings: int, cut: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 r"""Loss-augmented inference for a convex metric given as a function, positive update: bisection of the counts.
 
-The problem is that of :mod:`taskloss.kernels.isotonic`, concave rows ``g_i`` under a monotone constraint. Pooling asks for one
+The problem is that of :mod:`taskloss.kernels.ranking.isotonic`, concave rows ``g_i`` under a monotone constraint. Pooling asks for one
 block at a time, from within compiled code; a caller's numpy function wants few calls on long arrays. With ``gain_i(l) =
 g_i(l + 1) - g_i(l)`` the objective is a sum over levels,
 

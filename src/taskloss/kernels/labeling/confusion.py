@@ -18,7 +18,7 @@ there is neither a positive nor a false positive, a rate of the G-mean when its 
 one class, and for predictions of one class: as in scikit-learn it is then 0, except that a labeling of one class without
 an error counts ``zero_division``.
 
-A metric is named by an integer, as in :mod:`taskloss.kernels.terms`.
+A metric is named by an integer, as in :mod:`taskloss.kernels.ranking.terms`.
 """
 
 from __future__ import annotations

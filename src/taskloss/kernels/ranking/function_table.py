@@ -1,6 +1,6 @@
 r"""Loss-augmented inference for any separable metric given as a function, both updates: the staircase table, block by block.
 
-The table is that of :mod:`taskloss.kernels.staircase`. A caller's numpy function wants few calls on long arrays, so the terms of
+The table is that of :mod:`taskloss.kernels.ranking.staircase`. A caller's numpy function wants few calls on long arrays, so the terms of
 many rows, of one ranking or of several, are evaluated in one call and forgotten when their rows are done; one bit a cell remains.
 
 For the positive update the metric's fall lets only the cells *above* the prediction matter, ``c_i >= #{t > s_i}``. That is the
@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
-from taskloss.kernels.levels import Terms
 from taskloss.kernels.ragged import blocks, places
+from taskloss.kernels.ranking.levels import Terms
+from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, fill_row, read_off, table_words
 from taskloss.kernels.sort import TwoLists
-from taskloss.kernels.staircase import MEMORY_LIMIT_BYTES, fill_row, read_off, table_words
 
 
 def augment_by_table(

@@ -6,7 +6,7 @@ prediction it costs the distances from zero of the samples that change sides, so
 .. math:: \max_{a, b} \; -w\, M(a, b) - v_+ A(a) - v_- B(b), \qquad 0 \le a \le P, \; 0 \le b \le N .
 
 The (P + 1)(N + 1) values of the metric are made a block of rows at a time, in threads, and forgotten: memory does not grow with
-the table. Ties as in :mod:`taskloss.kernels.flips`: the fewest changes away from zero, and of the samples at zero the mean of the
+the table. Ties as in :mod:`taskloss.kernels.labeling.flips`: the fewest changes away from zero, and of the samples at zero the mean of the
 least and the greatest number.
 """
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
-from taskloss.kernels.flips import running_sums, threshold_after
+from taskloss.kernels.labeling.flips import running_sums, threshold_after
 
 BLOCK_CELLS = 2**17
 """Cells of the table that are made at once: a few megabytes a thread."""

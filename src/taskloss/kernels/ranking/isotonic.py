@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels.ranking.terms import drop, row_drop
 from taskloss.kernels.sort import TwoLists
-from taskloss.kernels.terms import drop, row_drop
 
 
 def augment_convex(lists: TwoLists, metric: int, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

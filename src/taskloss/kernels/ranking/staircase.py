@@ -1,6 +1,6 @@
 r"""Loss-augmented inference for any separable ranking metric, negative update: a table under the staircase.
 
-The objective is that of :mod:`taskloss.kernels.isotonic` with ``pull < 0``: the loss now pulls negatives *down*, the rows
+The objective is that of :mod:`taskloss.kernels.ranking.isotonic` with ``pull < 0``: the loss now pulls negatives *down*, the rows
 ``g_i`` are no longer concave and pooling is not exact. Since every metric falls with c, no row gains by letting more negatives
 above it than the prediction does, so only the cells ``c <= #{t >= s_i}`` below the prediction's staircase matter:
 
@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.ranking.terms import row_drop
 from taskloss.kernels.sort import TwoLists
-from taskloss.kernels.terms import row_drop
 
 #: The most memory that the table of one ranking may take.
 MEMORY_LIMIT_BYTES = 2**30
@@ -28,7 +28,7 @@ def augment_any(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Least and greatest maximizing counts of all rankings, each of shape ``(positives,)``; ``pull < 0`` of shape ``(R,)``.
 
-    ``at_or_above`` is the greatest prediction of :func:`taskloss.kernels.interleaving.natural_counts`. Raises ``ValueError``
+    ``at_or_above`` is the greatest prediction of :func:`taskloss.kernels.ranking.interleaving.natural_counts`. Raises ``ValueError``
     when a ranking's table would be larger than ``memory_limit`` bytes.
     """
     words = table_words(lists, at_or_above)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
-from taskloss.kernels.terms import row_drop
+from taskloss.kernels.ranking.terms import row_drop
 
 
 @kernel

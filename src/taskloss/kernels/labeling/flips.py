@@ -1,6 +1,6 @@
 r"""Loss-augmented inference for labelings: which samples to move to the other side of zero.
 
-Every metric of :mod:`taskloss.kernels.counts` grows with the true positives a and falls with the false positives b. So the
+Every metric of :mod:`taskloss.kernels.labeling.confusion` grows with the true positives a and falls with the false positives b. So the
 positive update only takes labels away from positives above zero and gives labels to negatives below; the negative update
 does the opposite. A sample that changes sides costs its distance from zero, so the best i positives to flip are the i nearest
 to zero. With ``p`` and ``q`` the costs of the positives and the negatives in rising order, inference is
@@ -30,7 +30,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
-from taskloss.kernels.counts import ACCURACY, BALANCED_ACCURACY, F_BETA, G_MEAN, MCC, largest_change, metric_value
+from taskloss.kernels.labeling.confusion import ACCURACY, BALANCED_ACCURACY, F_BETA, G_MEAN, MCC, largest_change, metric_value
 
 # A bound that rounding cannot cross.
 _SLACK = 1.0 + 1e-9

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
-from taskloss.kernels.precision_bound import holding_bounds
-from taskloss.kernels.terms import discount
+from taskloss.kernels.ranking.precision_bound import holding_bounds
+from taskloss.kernels.ranking.terms import discount
 
 
 @kernel

@@ -1,6 +1,6 @@
 r"""Loss-augmented inference for average precision, negative update, on large sets: the staircase table, mostly in one piece.
 
-The problem and the table are those of :mod:`taskloss.kernels.staircase`. Instead of the best values
+The problem and the table are those of :mod:`taskloss.kernels.ranking.staircase`. Instead of the best values
 ``H_i(c) = max_{c' >= c} h_i(c')``, this solver keeps their *falls* ``f_i(c) = H_i(c) - H_i(c + 1) >= 0``. With the rises
 ``r_i(c) = g_i(c) - g_i(c + 1)`` of a row and the *debt* ``d_i(c) = H_i(c) - h_i(c) >= 0`` of a cell, a row of the table is
 
@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, augment_any, table_words
+from taskloss.kernels.ranking.terms import AVERAGE_PRECISION, drop, row_drop
 from taskloss.kernels.sort import TwoLists
-from taskloss.kernels.staircase import MEMORY_LIMIT_BYTES, augment_any, table_words
-from taskloss.kernels.terms import AVERAGE_PRECISION, drop, row_drop
 
 _FLAT, _FALLING, _MIXED = 0, 1, 2
 
@@ -68,7 +68,7 @@ def augment_average_precision_down(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Least and greatest maximizing counts of all rankings, each of shape ``(positives,)``; ``pull < 0`` of shape ``(R,)``.
 
-    ``at_or_above`` is the greatest prediction of :func:`taskloss.kernels.interleaving.natural_counts`. Blocks of ``block`` counts
+    ``at_or_above`` is the greatest prediction of :func:`taskloss.kernels.ranking.interleaving.natural_counts`. Blocks of ``block`` counts
     are left alone when that will last for ``patience`` rows; tables of up to ``small_table`` words are filled plainly. Raises
     ``ValueError`` when the marks of a ranking would take more than ``memory_limit`` bytes.
     """
