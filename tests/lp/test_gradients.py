@@ -149,7 +149,7 @@ def test_sparse_and_dense_gradients_agree(layout, mode):
 @pytest.mark.parametrize("kind", ["ours", "csr"])
 @pytest.mark.parametrize("mode", ["active_set", "smoothed", "unrolled", "value"])
 def test_a_sparse_matrix_an_item(kind, mode):
-    """The same places in all the items, other values: as a dense batch."""
+    """The same indices in all the items, other values: as a dense batch."""
     data = random_program(5, (4,))
     data[1] = data[1] * (torch.arange(7)[:, None] % 3 != torch.arange(5) % 3)
     leaf = data[1].clone().requires_grad_()
@@ -226,43 +226,54 @@ def test_a_second_derivative_meets_an_error(mode):
         ((first**2).sum() + (leaf**2).sum()).backward()
 
 
-@pytest.mark.parametrize("engine", ["compiled", "torch"])
-def test_unrolled_from_the_exact_minimizer(engine):
+def test_unrolled_from_the_exact_minimizer():
     """Numbers without rounding: the Newton steps begin where they end, and still carry the gradient of the minimizer."""
     found = []
     for mode in ("unrolled", "smoothed"):
         leaves = [torch.tensor([value], dtype=torch.float64, requires_grad=True) for value in (1.0, 0.0, 2.0)]
         problem = LinearProgram(leaves[0], lower=leaves[1], upper=leaves[2])
-        solution = differentiable_solve(problem, gradient=mode, epsilon=0.25, engine=engine)
+        solution = differentiable_solve(problem, gradient=mode, epsilon=0.25)
         found.append(torch.autograd.grad(solution.x.sum(), leaves))
     assert [float(g) for g in found[1]] == pytest.approx([-0.25, 1.0, 0.0])
     assert [float(g) for g in found[0]] == pytest.approx([-0.25, 1.0, 0.0])
 
 
-@pytest.mark.parametrize("engine", ["compiled", "torch"])
 @pytest.mark.parametrize("mode", ["active_set", "smoothed"])
-def test_the_gradient_of_a_transposed_solution(mode, engine):
+def test_the_gradient_of_a_transposed_solution(mode):
     data = random_program(2, (3,))
     weight = torch.arange(1.0, 6.0, dtype=torch.float64)
     found = []
     for function in (lambda x: (x.T * weight[:, None]).sum(), lambda x: (x * weight).sum()):
         leaf = data[2].clone().requires_grad_()
-        x = differentiable_solve(LinearProgram(*data[:2], leaf, *data[3:]), gradient=mode, epsilon=0.03, engine=engine).x
+        x = differentiable_solve(LinearProgram(*data[:2], leaf, *data[3:]), gradient=mode, epsilon=0.03).x
         found.append(torch.autograd.grad(function(x), leaf)[0])
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.parametrize("engine", ["compiled", "torch"])
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
-def test_a_sparse_matrix_keeps_its_gradient_in_a_second_solve(layout, engine):
-    """On a face of solutions, where the engine in torch asks the compiled one."""
+def test_a_sparse_matrix_keeps_its_gradient_in_a_second_solve(layout):
     one = torch.ones(2, dtype=torch.float64)
     for _ in range(2):
         base = one[None].clone().requires_grad_()
         matrix = base.to_sparse() if layout == torch.sparse_coo else base.to_sparse_csr()
         problem = LinearProgram(one, A_eq=matrix, b_eq=one[:1], lower=0 * one)
         for _ in range(2):
-            solution = differentiable_solve(problem, engine=engine)
+            solution = differentiable_solve(problem)
         (gradient,) = torch.autograd.grad(solution.x[0], base)
         assert gradient.isfinite().all()
         assert (gradient != 0.0).any()
+
+
+def test_the_layer_takes_a_program():
+    """So that formulations compose with it."""
+    data = random_program(5)
+    leaves = [tensor.clone().requires_grad_() for tensor in data]
+    layer = LPLayer()
+    by_data, by_program = layer(*leaves), layer(LinearProgram(*leaves))
+    assert torch.equal(by_data.x, by_program.x)
+    for one, other in zip(
+        *(torch.autograd.grad(s.x.sum(), leaves, allow_unused=True) for s in (by_data, by_program)), strict=True
+    ):
+        assert one is other is None or torch.equal(one, other)
+    with pytest.raises(TypeError, match="give one or the other"):
+        layer(LinearProgram(*leaves), upper=1.0)

@@ -100,9 +100,9 @@ def test_duals_satisfy_their_definition(name):
 
 
 @pytest.mark.parametrize("name", ["plain", "integers", "transport", "two_sided", "shortest_path"])
-def test_multipliers_alone_agree_too(name):
+def test_the_augmented_lagrangian_method_alone_agrees_too(name):
     for data in instances(name, 30):
-        solution = solve(problem_of(data), method="multipliers")
+        solution = solve(problem_of(data), method="augmented_lagrangian")
         assert solution.status is Status.OPTIMAL
         assert float(solution.objective) == pytest.approx(highs(data)[1], rel=1e-7, abs=1e-8)
 
@@ -115,7 +115,7 @@ def test_penalty_is_the_papers_method():
     assert good.status is Status.OPTIMAL
     assert good.x.tolist() == pytest.approx([1.6, 1.2], abs=1e-12)
     assert good.dual_ub.tolist() == pytest.approx([0.4, 0.2, 0.0], abs=1e-6)
-    assert solve(problem_of(data), method="penalty", epsilon=1e3).status is Status.STEP_LIMIT
+    assert solve(problem_of(data), method="penalty", epsilon=1e3).status is Status.ITERATION_LIMIT
 
 
 def test_a_batch_equals_its_items():
@@ -133,8 +133,8 @@ def test_a_batch_equals_its_items():
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_items_side_by_side_do_not_change_each_other(name):
-    """Costs and right sides at random: each item has its own steps, its own end and its own outcome."""
+def test_items_of_a_batch_do_not_change_each_other(name):
+    """Costs and right-hand sides at random: each item has its own iterations, its own end and its own outcome."""
     rng = np.random.default_rng(1)
     data = next(instances(name, 1))
     changed = {
@@ -191,7 +191,7 @@ def test_the_least_norm_solution_is_taken():
     assert free.x.tolist() == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
 
 
-def test_warm_start_saves_steps():
+def test_a_warm_start_saves_iterations():
     for data in instances("staircase", 10):
         cold = solve(problem_of(data))
         moved = problem_of(data._replace(c=data.c * (1 + 1e-3)))
@@ -203,8 +203,8 @@ def test_warm_start_saves_steps():
 
 def test_an_unsolved_program_says_how_far_it_is():
     data = next(instances("plain", 1))
-    solution = solve(problem_of(data), max_steps=1)
-    assert solution.status is Status.STEP_LIMIT
+    solution = solve(problem_of(data), max_iterations=1)
+    assert solution.status is Status.ITERATION_LIMIT
     assert 1e-8 < float(solution.error) < np.inf
     assert not bool(solution.unique)
 
@@ -229,7 +229,7 @@ def test_thread_count_does_not_matter():
     assert torch.equal(one.x, solve(problem).x)
 
 
-def test_programs_whose_limits_are_all_zero():
+def test_programs_whose_bounds_are_all_zero():
     """Nothing in them says how large x is, and the optimal value is zero."""
     one = torch.ones(1, dtype=torch.float64)
     assert solve(LinearProgram(one, A_ub=-one[None], b_ub=0 * one, lower=0.0)).check().x.tolist() == [0.0]
@@ -242,7 +242,17 @@ def test_programs_whose_limits_are_all_zero():
     assert solve(LinearProgram(-one, A_ub=-one[None], b_ub=0 * one)).status is Status.UNBOUNDED
 
 
-def test_numbers_of_one_program_have_no_axis():
+def test_values_of_one_program_have_no_axis():
     solution = solve(LinearProgram(torch.ones(2), lower=0.0))
     for name in ("objective", "gap", "error", "iterations", "unique"):
         assert getattr(solution, name).shape == ()
+
+
+def test_data_instead_of_a_program():
+    c, rows, rhs = torch.tensor([1.0, 2.0]), torch.tensor([[-1.0, -1.0]]), torch.tensor([-1.0])
+    expected = solve(LinearProgram(c, rows, rhs, lower=0.0)).x
+    assert torch.equal(solve(c, rows, rhs, lower=0.0).x, expected)
+    with pytest.raises(TypeError, match="give one or the other"):
+        solve(LinearProgram(c, lower=0.0), upper=1.0)
+    with pytest.raises(TypeError, match="expected a LinearProgram, or the cost c as a torch.Tensor, got list"):
+        solve([1.0, 2.0])

@@ -1,4 +1,7 @@
-"""Linear programs in the network: a solver, a layer with gradients in all of the data, and the metrics as linear programs."""
+"""Linear programs in the network: a solver, a layer with gradients in all of the data, and the metrics as linear programs.
+
+It imports the kernels, the checks and, for the losses, the tasks and ``direct``; nothing of the estimators or the command line.
+"""
 
 from taskloss.lp import formulations
 from taskloss.lp.layer import LPLayer, differentiable_solve
@@ -18,6 +21,7 @@ from taskloss.lp.losses import (
     ratio_loss,
     recall_at_precision_loss,
 )
+from taskloss.lp.newton import NewtonSolution, newton_solve
 from taskloss.lp.nmf import Factorization, nmf
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import ActiveSet, Solution, Status
@@ -33,6 +37,7 @@ __all__ = [
     "LPLayer",
     "LinearProgram",
     "MultiClassAUCLoss",
+    "NewtonSolution",
     "PrecisionAtRecallLoss",
     "RatioLoss",
     "RecallAtPrecisionLoss",
@@ -45,6 +50,7 @@ __all__ = [
     "fscore_loss",
     "jaccard_loss",
     "multi_class_auc_loss",
+    "newton_solve",
     "nmf",
     "precision_at_recall_loss",
     "ratio_loss",

@@ -7,41 +7,46 @@ from typing import Any
 import torch
 
 from taskloss._checks import check_choice, check_count, check_positive
-from taskloss.lp.engine import Settings
-from taskloss.lp.gradients import attached, of_active_set, of_smoothed, of_value
-from taskloss.lp.problem import LinearProgram
+from taskloss.lp.adjoint import active_set_adjoint, attach, minimize_smoothed, smoothed_adjoint, value_adjoint
+from taskloss.lp.interior_point.driver import Settings, solve_batch
+from taskloss.lp.newton import check_ridge, unrolled_newton
+from taskloss.lp.problem import LinearProgram, as_program
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import checked, engine_for
-from taskloss.lp.unrolled import newton_steps
+from taskloss.lp.solver import checked_settings, start_from
 
 GRADIENTS = ("active_set", "unrolled", "value", "smoothed")
 
 
 def differentiable_solve(
-    problem: LinearProgram,
+    problem: LinearProgram | torch.Tensor,
+    A_ub: Any = None,
+    b_ub: torch.Tensor | None = None,
+    A_eq: Any = None,
+    b_eq: torch.Tensor | None = None,
+    lower: Any = None,
+    upper: Any = None,
     *,
-    gradient: str = "active_set",
+    gradient: str = GRADIENTS[0],
     epsilon: float = 1e-2,
     ridge: float = 0.0,
-    steps: int = 3,
+    unrolled_steps: int = 3,
     tolerance: float = 1e-8,
-    max_steps: int = 2000,
+    max_iterations: int = 2000,
     warm_start: Solution | None = None,
-    engine: str = "compiled",
 ) -> Solution:
-    """Solve, with ``x`` and ``objective`` attached to the graph.
+    """Solve a program or a batch, with ``x`` and ``objective`` attached to the graph.
 
-    ``objective`` always carries the exact gradient of the optimal value (Danskin). What gradient ``x`` carries is chosen:
+    ``objective`` always carries the exact gradient of the optimal value (Danskin). The gradient of ``x`` is chosen:
 
     - ``"active_set"`` (default): exact wherever the solution is a unique, non-degenerate vertex; in c it is zero there, since
       a vertex does not move with the cost. For losses whose constraints depend on the network, as in the metric programs.
     - ``"smoothed"``: x is the minimizer of ``c'x + ridge/2 |x|^2 + |violation|^2 / (2 epsilon)`` instead of a vertex, with
       its implicit gradient, which is not zero in c. For costs that a network predicts; epsilon and ridge set how smooth.
-    - ``"unrolled"``: that same minimizer (ridge 0 unless given), differentiated through its last ``steps`` Newton steps,
+    - ``"unrolled"``: that same minimizer (ridge 0 unless given), differentiated through its last ``unrolled_steps`` Newton steps,
       dense. For a check of the others and for the paper's burn-in, while the active set still changes.
-    - ``"value"``: x carries none. For losses of the optimal value alone; the cheapest.
+    - ``"value"``: x carries no gradient. For losses of the optimal value alone; the cheapest.
 
-    The other arguments are those of ``solve``.
+    The other arguments are those of ``solve``: a ``LinearProgram``, or the cost followed by its other arguments.
 
     >>> import torch
     >>> b = torch.tensor([-1.0], requires_grad=True)
@@ -51,40 +56,41 @@ def differentiable_solve(
     >>> b.grad.tolist()
     [-1.0]
     """
+    program = as_program(problem, A_ub, b_ub, A_eq, b_eq, lower, upper)
     check_choice("gradient", gradient, GRADIENTS)
     check_positive("epsilon", epsilon)
-    check_count("steps", steps)
-    if not ridge >= 0.0:
-        raise ValueError(f"ridge must be a number of at least zero, got {ridge!r}")
-    settings = checked(Settings(tolerance=tolerance, max_steps=max_steps))
-    solver = engine_for(problem, engine)
-    found = solver.solve(settings, warm_start)
-    form = problem.form
-    x, of_x = found.x, None
+    check_count("unrolled_steps", unrolled_steps)
+    check_ridge(ridge)
+    settings = checked_settings(Settings(tolerance=tolerance, max_iterations=max_iterations))
+    arrays = program.to_arrays()
+    result = solve_batch(arrays, settings, start_from(warm_start, arrays))
+    x, x_adjoint = result.x, None
     if gradient == "active_set":
-        of_x = of_active_set(solver, found)
+        x_adjoint = active_set_adjoint(arrays, result)
     elif gradient != "value":
-        x, multipliers = solver.minimize_penalty(found.x, epsilon, ridge, max_steps)
+        x, multipliers = minimize_smoothed(arrays, result.x, epsilon, ridge, max_iterations)
         if gradient == "smoothed":
-            of_x = of_smoothed(solver, x, multipliers, epsilon, ridge)
-    outputs = form.tensor(x), form.tensor(found.objective)
-    attached_x, objective = attached(problem, solver, *outputs, of_x, of_value(solver, found))
+            x_adjoint = smoothed_adjoint(arrays, x, multipliers, epsilon, ridge)
+    output = program.output_format
+    detached_x, detached_objective = output.tensor(x), output.tensor(result.objective)
+    attached_x, objective = attach(program, detached_x, detached_objective, x_adjoint, value_adjoint(arrays, result))
     if gradient == "unrolled":
-        attached_x = newton_steps(problem, outputs[0], epsilon, ridge, steps)
-    return Solution(attached_x, objective, found, form)
+        attached_x = unrolled_newton(program, detached_x, epsilon, ridge, unrolled_steps)
+    return Solution(attached_x, objective, result, output)
 
 
 class LPLayer(torch.nn.Module):
-    """``differentiable_solve`` as a module: called with the data of a program, it returns a ``Solution`` with gradients.
+    """``differentiable_solve`` as a module: called with a program or its data, it returns a ``Solution`` with gradients.
 
     Args:
         gradient: ``"active_set"``, ``"unrolled"``, ``"value"`` or ``"smoothed"``; see ``differentiable_solve``.
-        burn_in: for so many training calls the gradient is the unrolled one, after that ``gradient``. The paper's schedule:
-            early on the active set changes from step to step. The count of these calls is a buffer and travels with
-            ``state_dict``.
+        burn_in: number of training calls at the beginning whose gradient is the unrolled one; after that it is ``gradient``. The
+            paper's schedule: early on the active set changes from step to step. The count of these calls is a buffer and travels
+            with ``state_dict``.
         options: of ``differentiable_solve``.
 
-    A batch of programs is one call.
+    A batch of programs is one call. The call takes the data of a program, c first, or in place of c a whole ``LinearProgram``,
+    such as one of ``lp.formulations``:
 
     >>> import torch
     >>> layer = LPLayer(gradient="smoothed", epsilon=0.1)
@@ -96,7 +102,7 @@ class LPLayer(torch.nn.Module):
 
     calls: torch.Tensor
 
-    def __init__(self, gradient: str = "active_set", *, burn_in: int = 0, **options: Any) -> None:
+    def __init__(self, gradient: str = GRADIENTS[0], *, burn_in: int = 0, **options: Any) -> None:
         super().__init__()
         self.gradient = check_choice("gradient", gradient, GRADIENTS)
         if isinstance(burn_in, bool) or not isinstance(burn_in, int) or burn_in < 0:
@@ -107,7 +113,7 @@ class LPLayer(torch.nn.Module):
 
     def forward(
         self,
-        c: torch.Tensor,
+        c: LinearProgram | torch.Tensor,
         A_ub: Any = None,
         b_ub: torch.Tensor | None = None,
         A_eq: Any = None,
@@ -117,12 +123,12 @@ class LPLayer(torch.nn.Module):
         *,
         warm_start: Solution | None = None,
     ) -> Solution:
-        problem = LinearProgram(c, A_ub, b_ub, A_eq, b_eq, lower, upper)
         gradient = self.gradient
         if self.burn_in and self.training:
             gradient = "unrolled" if self.calls < self.burn_in else gradient
             self.calls += 1
-        return differentiable_solve(problem, gradient=gradient, warm_start=warm_start, **self.options)
+        data = A_ub, b_ub, A_eq, b_eq, lower, upper
+        return differentiable_solve(c, *data, gradient=gradient, warm_start=warm_start, **self.options)
 
     def extra_repr(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())

@@ -1,4 +1,4 @@
-"""What a linear program is: shapes, checks, one matrix format inside."""
+"""The linear program as users state it: tensors, their shapes and checks, and the way to the arrays of the solver."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from taskloss.lp.coordinates import Coordinates, coordinates
-from taskloss.lp.numbers import Numbers, numbers_of
-from taskloss.lp.solution import Form
-from taskloss.lp.sparse import SparseMatrix
+from taskloss.lp.interior_point.data import ProgramData, normalize_bounds
+from taskloss.lp.interior_point.symbolic import sparsity_of
+from taskloss.lp.solution import OutputFormat
+from taskloss.lp.sparse import Matrix, SparseMatrix, as_matrix, entries_by_row, values_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearProgram:
     """``min c'x  subject to  A_ub x <= b_ub,  A_eq x = b_eq,  lower <= x <= upper``, one program or a batch of them.
 
-    With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e,
-    n)``, ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one
-    are shared by the whole batch. The matrices are dense tensors, ``SparseMatrix``, torch sparse tensors (COO or CSR) or scipy
-    sparse matrices; one an item is dense, a ``SparseMatrix`` with a row of values an item, or a batched CSR tensor with the
-    same places in all. What is left out is absent: **without** ``lower`` **a variable may be negative**, unlike in
-    ``scipy.optimize.linprog``.
+    With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e, n)``,
+    ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one are
+    shared by the whole batch. The matrices are dense tensors, ``SparseMatrix``, torch sparse tensors (COO or CSR) or scipy
+    sparse matrices; one matrix per item is a dense tensor, a ``SparseMatrix`` with one row of values per item, or a batched CSR
+    tensor with the same indices in all items. What is left out is absent: **without** ``lower`` **a variable may be negative**,
+    unlike in ``scipy.optimize.linprog``.
 
     >>> import torch
     >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
@@ -41,8 +41,8 @@ class LinearProgram:
     b_eq: torch.Tensor | None = None
     lower: torch.Tensor | None = None
     upper: torch.Tensor | None = None
-    matrices: tuple[Coordinates | None, Coordinates | None] = dataclasses.field(init=False, repr=False)
-    """The entries of ``A_ub`` and ``A_eq``."""
+    matrices: tuple[Matrix | None, Matrix | None] = dataclasses.field(init=False, repr=False)
+    """``A_ub`` and ``A_eq`` in one of two formats: dense tensors or ``SparseMatrix``."""
 
     def __post_init__(self) -> None:
         c = _check_vector("c", self.c)
@@ -58,88 +58,125 @@ class LinearProgram:
         self._check_batch()
         self._check_kind()
         if self.c.is_cpu:
-            # The first solve takes the numbers; most programs are solved once.
-            numbers = self._read()
-            self.__dict__["_checked"] = self._versions(), numbers
+            # The first solve takes these arrays; most programs are solved once.
+            arrays = self._read()
+            self.__dict__["_checked"] = self._versions(), arrays
         else:
-            self.refresh()
+            self.check_values()
 
     @property
     def num_variables(self) -> int:
-        """N."""
+        """Number of variables, n."""
         return int(self.c.shape[-1])
 
     @property
     def num_inequalities(self) -> int:
-        """Rows of ``A_ub``."""
+        """Number of inequalities, m."""
         return 0 if self.b_ub is None else int(self.b_ub.shape[-1])
 
     @property
     def num_equations(self) -> int:
-        """Rows of ``A_eq``."""
+        """Number of equations, e."""
         return 0 if self.b_eq is None else int(self.b_eq.shape[-1])
 
-    def numbers(self) -> Numbers:
-        """The data as arrays, as it is now: a parameter may have been changed in place."""
-        versions, numbers = self.__dict__.pop("_checked", (None, None))
-        if numbers is not None and versions is not None and versions == self._versions():
-            return numbers
+    def to_arrays(self) -> ProgramData:
+        """Return the data as the solver takes it, as it is now: a parameter may have been changed in place."""
+        versions, arrays = self.__dict__.pop("_checked", (None, None))
+        if arrays is not None and versions is not None and versions == self._versions():
+            return arrays
         return self._read()
 
-    def refresh(self) -> None:
-        """Find the entries of the matrices as they are now, and check all numbers where they are."""
-        self._find_entries()
-        self._check_numbers()
+    def check_values(self) -> None:
+        """Read the matrices as they are now, and raise a ``ValueError`` that names the first value that is not allowed."""
+        self._read_matrices()
+        self._check_values()
 
-    def _read(self) -> Numbers:
-        self._find_entries()
-        numbers = numbers_of(self)
-        if not numbers.make_sound():
-            self._check_numbers()
-        return numbers
+    def _read(self) -> ProgramData:
+        self._read_matrices()
+        items, n = self.batch_size or 1, self.num_variables
+        m = self.num_inequalities + self.num_equations
+        lower, upper = np.full((items, m + n), -np.inf), np.full((items, m + n), np.inf)
+        for bounds, start, value in (
+            (upper, 0, self.b_ub),
+            (upper, self.num_inequalities, self.b_eq),
+            (lower, self.num_inequalities, self.b_eq),
+            (lower, m, self.lower),
+            (upper, m, self.upper),
+        ):
+            if value is not None:
+                bounds[:, start : start + value.shape[-1]] = value.to("cpu", torch.float64).numpy(force=True)
+        cost = np.empty((items, n))
+        cost[:] = self.c.to("cpu", torch.float64).numpy(force=True)
+        row_start, columns, entries = self._stacked_entries(items)
+        sparsity = sparsity_of(row_start, columns, n)
+        arrays = ProgramData(
+            sparsity=sparsity, entries=entries, cost=cost, quadratic=np.zeros_like(cost), lower=lower, upper=upper
+        )
+        if not normalize_bounds(arrays):
+            self._check_values()
+        return arrays
 
-    def _find_entries(self) -> None:
-        # The gradient in the values of a sparse tensor goes through them, whoever asks for the numbers.
+    def _read_matrices(self) -> None:
+        # The gradient in the values of a sparse tensor goes through them, whoever reads the matrices.
         with torch.enable_grad():
-            matrices = tuple(None if matrix is None else coordinates(matrix) for matrix in (self.A_ub, self.A_eq))
+            matrices = tuple(None if matrix is None else as_matrix(matrix) for matrix in (self.A_ub, self.A_eq))
         object.__setattr__(self, "matrices", matrices)
 
+    def _stacked_entries(self, items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the rows of both matrices, inequalities first: row starts, columns, and values ``(B, entries)``."""
+        read = [entries_by_row(matrix) for matrix in self.matrices if matrix is not None]
+        columns = np.concatenate([np.zeros(0, np.int64), *(indices.sorted_columns for indices, _ in read)])
+        row_start = np.cumsum(np.concatenate([np.zeros(1, np.int64), *(indices.row_lengths for indices, _ in read)]))
+        entries = np.empty((items, len(columns)))
+        start = 0
+        for _, values in read:
+            entries[:, start : start + values.shape[-1]] = values
+            start += values.shape[-1]
+        return row_start, columns, entries
+
     def _versions(self) -> tuple[int, ...] | None:
-        """How often each tensor was changed in place; None if that is not known of all."""
-        given = (self.c, self.b_ub, self.b_eq, self.lower, self.upper, *(m.values for m in self.matrices if m is not None))
+        """Return how often each tensor was changed in place; None if that is not known for all of them."""
+        given = (
+            self.c,
+            self.b_ub,
+            self.b_eq,
+            self.lower,
+            self.upper,
+            *(values_of(matrix) for matrix in self.matrices if matrix is not None),
+        )
         data = [tensor for tensor in given if tensor is not None]
         if scipy.sparse.issparse(self.A_ub) or scipy.sparse.issparse(self.A_eq) or any(t.is_inference() for t in data):
             return None
         return tuple(tensor._version for tensor in data)
 
     @property
-    def form(self) -> Form:
-        """How answers are given."""
+    def output_format(self) -> OutputFormat:
+        """How solutions of this program are given."""
         rows = self.num_inequalities + self.num_equations
-        return Form(self.batch_size is not None, self.c.dtype, self.c.device, self.num_inequalities, rows)
+        return OutputFormat(self.batch_size is not None, self.c.dtype, self.c.device, self.num_inequalities, rows)
 
     @functools.cached_property
     def batch_size(self) -> int | None:
-        """How many programs; None for one without a batch axis."""
+        """Number of programs; None for one without a batch axis."""
         sizes = [size for _, size in self._batch_sizes()]
         return sizes[0] if sizes else None
 
-    def _check_rows(self, matrix_name: str, side_name: str, n: int) -> None:
-        matrix, side = getattr(self, matrix_name), getattr(self, side_name)
-        if (matrix is None) != (side is None):
-            given, missing = (side_name, matrix_name) if matrix is None else (matrix_name, side_name)
+    def _check_rows(self, matrix_name: str, rhs_name: str, n: int) -> None:
+        matrix, rhs = getattr(self, matrix_name), getattr(self, rhs_name)
+        if (matrix is None) != (rhs is None):
+            given, missing = (rhs_name, matrix_name) if matrix is None else (matrix_name, rhs_name)
             raise ValueError(f"{given} was given without {missing}; give both or none")
         if matrix is None:
             return
         _check_matrix(matrix_name, matrix)
         if matrix.shape[-1] != n:
             raise ValueError(
-                f"{matrix_name} has {matrix.shape[-1]} columns and c has {n} entries; expected one column a variable"
+                f"{matrix_name} has {matrix.shape[-1]} columns and c has {n} entries; expected one column per variable"
             )
-        _check_vector(side_name, side)
-        if side.shape[-1] != matrix.shape[-2]:
+        _check_vector(rhs_name, rhs)
+        if rhs.shape[-1] != matrix.shape[-2]:
             raise ValueError(
-                f"{side_name} has {side.shape[-1]} entries and {matrix_name} has {matrix.shape[-2]} rows; expected one a row"
+                f"{rhs_name} has {rhs.shape[-1]} entries and {matrix_name} has {matrix.shape[-2]} rows; expected one per row"
             )
 
     def _batch_sizes(self) -> list[tuple[str, int]]:
@@ -167,15 +204,15 @@ class LinearProgram:
                     f"expected one dtype and device: {name}.to(c)"
                 )
 
-    def _check_numbers(self) -> None:
-        """Say which numbers are not sound, if any."""
-        values = [None if matrix is None else matrix.values for matrix in self.matrices]
+    def _check_values(self) -> None:
+        """Raise for the first value that is not allowed, if any."""
+        values = [None if matrix is None else values_of(matrix) for matrix in self.matrices]
         for name, value in (("c", self.c), ("A_ub", values[0]), ("A_eq", values[1]), ("b_eq", self.b_eq)):
             if value is not None and not bool(value.isfinite().all()):
                 raise ValueError(f"{name} contains NaN or an infinite value; expected finite numbers")
         # Every comparison with a NaN is false.
         if self.b_ub is not None and not bool((self.b_ub > -math.inf).all()):
-            raise ValueError("b_ub contains NaN or -inf; expected numbers, or inf for a row without a limit")
+            raise ValueError("b_ub contains NaN or -inf; expected numbers, or inf for a row without a bound")
         if self.lower is not None and not bool((self.lower < math.inf).all()):
             raise ValueError("lower contains NaN or inf; expected numbers, or -inf for no bound")
         if self.upper is not None and not bool((self.upper > -math.inf).all()):
@@ -187,6 +224,17 @@ class LinearProgram:
                 raise ValueError(f"lower > upper for variable {j}; expected lower <= upper everywhere")
 
 
+def as_program(problem: Any, *arguments: Any) -> LinearProgram:
+    """Return a ``LinearProgram`` itself, or the one with cost ``problem`` and the other arguments of its constructor."""
+    if not isinstance(problem, LinearProgram):
+        if isinstance(problem, torch.Tensor):
+            return LinearProgram(problem, *arguments)
+        raise TypeError(f"expected a LinearProgram, or the cost c as a torch.Tensor, got {type(problem).__name__}")
+    if any(argument is not None for argument in arguments):
+        raise TypeError("a LinearProgram was given together with A_ub, b_ub, A_eq, b_eq, lower or upper; give one or the other")
+    return problem
+
+
 def _check_vector(name: str, value: Any, length: int | None = None) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
@@ -194,10 +242,12 @@ def _check_vector(name: str, value: Any, length: int | None = None) -> torch.Ten
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use {name}.double()")
     if value.ndim not in (1, 2) or (value.shape[-1] == 0 and name == "c"):
         raise ValueError(
-            f"{name} has shape {tuple(value.shape)}; expected one number a variable or row, with or without a batch axis"
+            f"{name} has shape {tuple(value.shape)}; expected one number per variable or row, with or without a batch axis"
         )
     if length is not None and value.shape[-1] != length:
-        raise ValueError(f"{name} has {value.shape[-1]} entries and c has {length}; expected one a variable, or a single number")
+        raise ValueError(
+            f"{name} has {value.shape[-1]} entries and c has {length}; expected one per variable, or a single number"
+        )
     return value
 
 

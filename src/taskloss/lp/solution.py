@@ -1,19 +1,14 @@
-"""What solving a linear program gives."""
+"""The answer of a solve: solution, duals, status, certificates."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-
-from taskloss.lp.either import Array, tensor_of
-
-if TYPE_CHECKING:
-    from taskloss.lp.engine import Found
 
 
 class Status(enum.IntEnum):
@@ -26,11 +21,11 @@ class Status(enum.IntEnum):
     OPTIMAL = 0
     INFEASIBLE = 1
     UNBOUNDED = 2
-    STEP_LIMIT = 3
+    ITERATION_LIMIT = 3
 
     @property
     def advice(self) -> str:
-        """What it means and what to change."""
+        """What the status means and what to change."""
         return _ADVICE[self]
 
 
@@ -44,39 +39,62 @@ _ADVICE = {
         "The cost falls forever; `certificate` holds a direction along which it does, and x a feasible point. Bound the "
         "variables of that direction, or check the sign of c."
     ),
-    Status.STEP_LIMIT: (
-        "No solution within the tolerance and no proof that there is none; `gap` and `error` say how far x is. Raise max_steps, "
-        "loosen the tolerance, or bring the data to comparable scales."
+    Status.ITERATION_LIMIT: (
+        "No solution within the tolerance and no proof that there is none; `gap` and `error` say how far x is. Raise "
+        "max_iterations, loosen the tolerance, or bring the data to comparable scales."
     ),
 }
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ActiveSet:
-    """Which constraints hold with equality at the solution: masks of the inequality rows and of the two bounds."""
+    """Constraints that hold with equality at the solution: masks of the inequality rows and of the two bounds."""
 
     rows: torch.Tensor
     lower: torch.Tensor
     upper: torch.Tensor
 
 
-class Form(NamedTuple):
-    """How a problem wants its answers: one or a batch, precision, device; inequality rows, all rows."""
+class Result(NamedTuple):
+    """Arrays of the solver, in the units of the program; B programs, n variables, m rows."""
+
+    x: np.ndarray
+    """``(B, n)``."""
+    multipliers: np.ndarray
+    """Multipliers of the constraints, rows first, ``(B, m + n)``: above zero at an upper bound, below zero at a lower one."""
+    at_lower: np.ndarray
+    """Constraints at their lower bound, bool ``(B, m + n)``."""
+    at_upper: np.ndarray
+    """Constraints at their upper bound; equations and fixed variables count as such."""
+    objective: np.ndarray
+    """``(B,)``, and so are the next ones."""
+    error: np.ndarray
+    gap: np.ndarray
+    iterations: np.ndarray
+    unique: np.ndarray
+    statuses: np.ndarray
+    certificates: list[np.ndarray | None]
+    """One per program: row multipliers or a direction, see :class:`Status`, or None."""
+    traces: list[np.ndarray]
+    """Iterates of each program ``(iterations, n)``; empty unless they were asked for."""
+
+
+class OutputFormat(NamedTuple):
+    """How a program wants its solution: with a batch axis or without, dtype, device, and the numbers of rows."""
 
     batched: bool
     dtype: torch.dtype
     device: torch.device
-    inequalities: int
-    rows: int
+    num_inequalities: int
+    num_rows: int
 
-    def tensor(self, array: Array) -> torch.Tensor:
-        """An array with a row or a number an item as a tensor with memory of its own."""
-        own = array if self.batched else array[0]
-        return self.converted(own.clone() if isinstance(own, torch.Tensor) else np.array(own))
+    def tensor(self, array: np.ndarray) -> torch.Tensor:
+        """Return an array with one row or value per program as a tensor with memory of its own."""
+        return self.convert(np.array(array if self.batched else array[0]))
 
-    def converted(self, array: Array) -> torch.Tensor:
-        """An array as a tensor."""
-        result = tensor_of(array)
+    def convert(self, array: np.ndarray) -> torch.Tensor:
+        """Return an array as a tensor."""
+        result = torch.from_numpy(np.asarray(array, order="C"))
         return result.to(self.device, self.dtype if result.is_floating_point() else result.dtype)
 
 
@@ -84,89 +102,96 @@ class Form(NamedTuple):
 class Solution:
     """The answer for one program, or for a batch of them (every tensor then has a leading batch axis).
 
-    ``x (n,)``; ``objective`` is ``c'x``. What else there is to know is worked out when it is asked for.
+    ``x (n,)``; ``objective`` is ``c'x``. The other fields are made from the arrays of the solver when they are asked for.
     """
 
     x: torch.Tensor
     objective: torch.Tensor
-    found: Found = dataclasses.field(repr=False)
-    """The arrays of the solver."""
-    form: Form = dataclasses.field(repr=False)
+    result: Result = dataclasses.field(repr=False)
+    """Arrays of the solver."""
+    output_format: OutputFormat = dataclasses.field(repr=False)
 
     @functools.cached_property
     def dual_ub(self) -> torch.Tensor:
-        """``(m,) >= 0``. The duals satisfy ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``."""
-        return self.form.tensor(self.found.multipliers[:, : self.form.inequalities].clip(0.0))
+        """Duals of the inequalities, ``(m,) >= 0``.
+
+        All duals together satisfy ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``.
+        """
+        return self.output_format.tensor(self.result.multipliers[:, : self.output_format.num_inequalities].clip(0.0))
 
     @functools.cached_property
     def dual_eq(self) -> torch.Tensor:
-        """``(e,)``."""
-        return self.form.tensor(self.found.multipliers[:, self.form.inequalities : self.form.rows])
+        """Duals of the equations, ``(e,)``."""
+        return self.output_format.tensor(
+            self.result.multipliers[:, self.output_format.num_inequalities : self.output_format.num_rows]
+        )
 
     @functools.cached_property
     def dual_lower(self) -> torch.Tensor:
-        """``(n,) >= 0``."""
-        return self.form.tensor((-self.found.multipliers[:, self.form.rows :]).clip(0.0))
+        """Duals of the lower bounds, ``(n,) >= 0``."""
+        return self.output_format.tensor((-self.result.multipliers[:, self.output_format.num_rows :]).clip(0.0))
 
     @functools.cached_property
     def dual_upper(self) -> torch.Tensor:
-        """``(n,) >= 0``."""
-        return self.form.tensor(self.found.multipliers[:, self.form.rows :].clip(0.0))
+        """Duals of the upper bounds, ``(n,) >= 0``."""
+        return self.output_format.tensor(self.result.multipliers[:, self.output_format.num_rows :].clip(0.0))
 
     @functools.cached_property
     def active(self) -> ActiveSet:
-        """Which constraints hold with equality."""
-        at_low, at_high = self.found.at_low, self.found.at_high
-        rows, bounds = slice(self.form.inequalities), slice(self.form.rows, None)
-        return ActiveSet(*(self.form.tensor(part) for part in (at_high[:, rows], at_low[:, bounds], at_high[:, bounds])))
+        """Constraints that hold with equality."""
+        at_lower, at_upper = self.result.at_lower, self.result.at_upper
+        rows, bounds = slice(self.output_format.num_inequalities), slice(self.output_format.num_rows, None)
+        return ActiveSet(
+            *(self.output_format.tensor(part) for part in (at_upper[:, rows], at_lower[:, bounds], at_upper[:, bounds]))
+        )
 
     @functools.cached_property
     def gap(self) -> torch.Tensor:
-        """The distance of ``objective`` from the dual objective, relative."""
-        return self.form.tensor(self.found.gap)
+        """Relative distance of ``objective`` from the dual objective."""
+        return self.output_format.tensor(self.result.gap)
 
     @functools.cached_property
     def error(self) -> torch.Tensor:
-        """The worst of infeasibility, stationarity and gap."""
-        return self.form.tensor(self.found.error)
+        """Worst of infeasibility, stationarity and gap."""
+        return self.output_format.tensor(self.result.error)
 
     @functools.cached_property
     def iterations(self) -> torch.Tensor:
-        """Newton steps."""
-        return self.form.tensor(self.found.steps)
+        """Newton steps that were taken."""
+        return self.output_format.tensor(self.result.iterations)
 
     @functools.cached_property
     def unique(self) -> torch.Tensor:
-        """Do the constraints with a dual determine x?"""
-        return self.form.tensor(self.found.determined)
+        """Whether x is the unique optimum."""
+        return self.output_format.tensor(self.result.unique)
 
     @functools.cached_property
     def statuses(self) -> tuple[Status, ...]:
-        """How the solve of each program ended."""
-        return tuple(Status(status) for status in self.found.statuses.tolist())
+        """Status of each program."""
+        return tuple(Status(status) for status in self.result.statuses.tolist())
 
     @functools.cached_property
     def certificates(self) -> tuple[torch.Tensor | None, ...]:
-        """Of each program row multipliers (inequalities, then equations) or a direction, see ``Status``, or None."""
-        return tuple(None if proof is None else self.form.converted(proof) for proof in self.found.certificates)
+        """One per program: row multipliers (inequalities, then equations) or a direction, see ``Status``, or None."""
+        return tuple(None if proof is None else self.output_format.convert(proof) for proof in self.result.certificates)
 
     @functools.cached_property
     def traces(self) -> tuple[torch.Tensor, ...]:
-        """The iterates of each program, if they were asked for."""
-        return tuple(self.form.converted(steps) for steps in self.found.traces)
+        """Iterates of each program, if they were asked for."""
+        return tuple(self.output_format.convert(steps) for steps in self.result.traces)
 
     @property
     def status(self) -> Status:
-        """The status; of a batch, the first that is not optimal."""
+        """Status of the program; of a batch, the first that is not optimal."""
         return next((status for status in self.statuses if status is not Status.OPTIMAL), Status.OPTIMAL)
 
     @property
     def certificate(self) -> torch.Tensor | None:
-        """The certificate of the program that ``status`` speaks of."""
+        """Certificate of the program that ``status`` speaks of."""
         return self.certificates[self.statuses.index(self.status)]
 
     def check(self) -> Solution:
-        """The solution itself, if all of it is optimal; otherwise an error that names the item and says what to do."""
+        """Return the solution if all of it is optimal; otherwise raise an error that names the item and says what to do."""
         for item, status in enumerate(self.statuses):
             if status is not Status.OPTIMAL:
                 raise ValueError(f"linear program {item} of {len(self.statuses)} is {status.name.lower()}. {status.advice}")

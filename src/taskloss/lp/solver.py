@@ -1,49 +1,68 @@
-"""Solving one program or a batch. The methods:
+"""Solving one program or a batch.
 
-``"newton"`` (default). The program is equilibrated. From a cold start the interior method comes near the solution in five to
-fifty Newton steps. There the lines that seem active are put on their limits by one factorization; if that is not optimal,
-Newton's method with multiplier updates, which ends finitely, makes the pair exact, and the factorization is done after that.
-A warm start begins with the multiplier updates. Where the solution is not unique the least-norm one is taken. If no optimal
-pair is found, a proof of infeasibility or unboundedness is looked for.
+The methods:
 
-``"multipliers"``. Newton on the exterior penalty with multiplier updates alone, from zero: the method of the paper made exact. It
-solves most programs, but stalls on badly scaled and degenerate ones, which is why it is not the default.
+``"interior_point"`` (default). The program is equilibrated. From a cold start the interior-point method comes near the solution
+in five to fifty iterations. There the constraints that seem active are put on their bounds by one factorization; if that is not
+optimal, the augmented Lagrangian method, which ends finitely, makes the pair exact. A warm start begins with the augmented
+Lagrangian method. Where the solution is not unique the least-norm one is taken. If no optimal pair is found, a proof of
+infeasibility or unboundedness is looked for.
 
-``"penalty"``. The paper's (Meng et al. 2021, after Mangasarian 2004): one minimization of the penalty at a given epsilon,
-duals by thresholding, the primal from the active rows. Exact when epsilon is small enough, and nothing tells when it is.
+``"augmented_lagrangian"``. Newton's method on the exterior penalty with multiplier updates alone, from zero: the method of the
+paper made exact. It solves most programs, but stalls on badly scaled and degenerate ones, which is why it is not the default.
+
+``"penalty"``. The method of the paper (Meng et al. 2021, after Mangasarian 2004): one minimization of the penalty at a given
+epsilon, duals by thresholding, the primal from the active rows. Exact when epsilon is small enough; nothing tells when it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
 
 from taskloss._checks import check_choice, check_count, check_positive
-from taskloss.lp.compiled import CompiledEngine
-from taskloss.lp.dense.engine import DenseEngine
-from taskloss.lp.engine import Engine, Settings
-from taskloss.lp.problem import LinearProgram
+from taskloss.lp.interior_point.data import ProgramData
+from taskloss.lp.interior_point.driver import Settings, solve_batch
+from taskloss.lp.problem import LinearProgram, as_program
 from taskloss.lp.solution import Solution
 
-METHODS = ("newton", "multipliers", "penalty")
-ENGINES: dict[str, Callable[[LinearProgram], Engine]] = {"compiled": CompiledEngine, "torch": DenseEngine}
+LP_METHODS = ("interior_point", "augmented_lagrangian", "penalty")
 
 
 def solve(
-    problem: LinearProgram,
+    problem: LinearProgram | torch.Tensor,
+    A_ub: Any = None,
+    b_ub: torch.Tensor | None = None,
+    A_eq: Any = None,
+    b_eq: torch.Tensor | None = None,
+    lower: Any = None,
+    upper: Any = None,
     *,
-    method: str = "newton",
+    method: str = LP_METHODS[0],
     epsilon: float = 1e-3,
     tolerance: float = 1e-8,
-    max_steps: int = 2000,
+    max_iterations: int = 2000,
     warm_start: Solution | None = None,
     trace: bool = False,
-    engine: str = "compiled",
 ) -> Solution:
-    """Solve a linear program, or a batch of them in one call. No gradient: see ``LPLayer``.
+    """Solve a linear program, or a batch of them in one call. The solution carries no gradient: see ``LPLayer``.
 
-    ``tolerance``: relative, of feasibility, stationarity and the duality gap. ``epsilon``: of ``method="penalty"`` alone.
-    ``warm_start``: the solution of a similar problem of the same shape. ``trace``: keep the iterates (before the last polish).
-    ``engine``: ``"compiled"``, on the CPU, sparse; ``"torch"``, on the device of the data, dense.
+    Args:
+        problem: a ``LinearProgram``, or its cost c followed by the other arguments of a ``LinearProgram``.
+        A_ub: as the arguments below: see ``LinearProgram``; only where ``problem`` is the cost.
+        b_ub: see ``LinearProgram``.
+        A_eq: see ``LinearProgram``.
+        b_eq: see ``LinearProgram``.
+        lower: see ``LinearProgram``.
+        upper: see ``LinearProgram``.
+        method: ``"interior_point"``, ``"augmented_lagrangian"`` or ``"penalty"``.
+        epsilon: of ``method="penalty"`` alone.
+        tolerance: relative, of feasibility, stationarity and the duality gap.
+        max_iterations: Newton steps per program.
+        warm_start: the solution of a similar problem of the same shape.
+        trace: keep the iterates (before the last polish).
 
     >>> import torch
     >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
@@ -51,23 +70,34 @@ def solve(
     >>> solution.x.tolist(), solution.status.name
     ([1.0, 0.0], 'OPTIMAL')
     """
-    settings = checked(Settings(method, epsilon, tolerance, max_steps, trace))
-    found = engine_for(problem, engine).solve(settings, warm_start)
-    form = problem.form
-    return Solution(form.tensor(found.x), form.tensor(found.objective), found, form)
+    program = as_program(problem, A_ub, b_ub, A_eq, b_eq, lower, upper)
+    settings = checked_settings(Settings(method, epsilon, tolerance, max_iterations, trace))
+    arrays = program.to_arrays()
+    result = solve_batch(arrays, settings, start_from(warm_start, arrays))
+    output = program.output_format
+    return Solution(output.tensor(result.x), output.tensor(result.objective), result, output)
 
 
-def checked(settings: Settings) -> Settings:
-    """The settings, if they are good ones."""
-    check_choice("method", settings.method, METHODS)
+def checked_settings(settings: Settings) -> Settings:
+    """Return the settings, or raise an error that says what is wrong with them."""
+    check_choice("method", settings.method, LP_METHODS)
     check_positive("epsilon", settings.epsilon)
     check_positive("tolerance", settings.tolerance)
-    check_count("max_steps", settings.max_steps)
+    check_count("max_iterations", settings.max_iterations)
     return settings
 
 
-def engine_for(problem: LinearProgram, name: str) -> Engine:
-    """The engine of that name with the programs of a problem."""
-    if not isinstance(problem, LinearProgram):
-        raise TypeError(f"expected a LinearProgram, got {type(problem).__name__}")
-    return ENGINES[check_choice("engine", name, tuple(ENGINES))](problem)
+def start_from(solution: Solution | None, programs: ProgramData) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return x and multipliers of an earlier solution of programs of the same shape, to start from."""
+    if solution is None:
+        return None
+    parts = (solution.x, solution.dual_ub, solution.dual_eq, solution.dual_lower, solution.dual_upper)
+    arrays = (part.to("cpu", torch.float64).numpy(force=True) for part in parts)
+    x, ub, eq, lower, upper = (array if array.ndim == 2 else array[None] for array in arrays)
+    multipliers = np.concatenate([ub, eq, upper - lower], 1)
+    if x.shape != programs.cost.shape or multipliers.shape != programs.lower.shape:
+        raise ValueError(
+            f"warm_start has x of shape {x.shape} and {multipliers.shape[1]} duals, and the problem needs {programs.cost.shape} "
+            f"and {programs.lower.shape[1]}; expected the solution of a problem of the same shape"
+        )
+    return x, multipliers

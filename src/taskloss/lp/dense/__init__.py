@@ -1,1 +1,0 @@
-"""Linear programs solved by torch alone, dense and on the device where their data are."""

@@ -1,0 +1,311 @@
+"""The stages of a solve, joined: equilibration, a method, the exact equations of the active set, proofs.
+
+The stages are compiled, each over the items of a batch, and joined here in Python: one compiled function that held them all would
+take minutes to compile. ``lp.solver`` describes the methods.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taskloss.lp.interior_point.active_set import polish_batch
+from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch
+from taskloss.lp.interior_point.certificates import proves_infeasible, proves_unbounded
+from taskloss.lp.interior_point.data import ProgramData, activity_batch
+from taskloss.lp.interior_point.equilibration import equilibrate_batch, unit_scaling
+from taskloss.lp.interior_point.predictor_corrector import interior_point_batch
+from taskloss.lp.interior_point.termination import errors_batch, unscale_batch
+from taskloss.lp.interior_point.threads import in_threads
+from taskloss.lp.solution import Result, Status
+
+INTERIOR_POINT_ITERATIONS = 200
+FINISHING_ITERATIONS = 150
+WARM_START_ITERATIONS = 60
+MAX_UPDATES = 500
+"""Updates of the multipliers in the augmented Lagrangian method."""
+ATTEMPTS = ((1e-11, 1e-8), (1e-13, 1e-13), (1e-9, 1e-13))
+"""Regularization and residual tolerance of the interior-point method: the usual, and what helps where that fails."""
+IDENTIFIABLE = 1e-6
+"""Error below which it is worth identifying the active set."""
+AT_BOUND = 1e-9
+"""A constraint of a scaled program is at its bound when it is nearer than this."""
+NEAR_SOLUTION = 1e-3
+"""Error below which the augmented Lagrangian method is worth starting."""
+WARM_SIGMA = 1e3
+"""Penalty of the augmented Lagrangian method from a start near the solution; 1 from elsewhere."""
+
+
+class Settings(NamedTuple):
+    """Settings of ``lp.solve``."""
+
+    method: str = "interior_point"
+    epsilon: float = 1e-3
+    tolerance: float = 1e-8
+    max_iterations: int = 2000
+    trace: bool = False
+
+
+def solve_batch(programs: ProgramData, settings: Settings, start: tuple[np.ndarray, np.ndarray] | None = None) -> Result:
+    """Solve a batch, parts of it in threads; ``start`` holds x ``(B, n)`` and multipliers ``(B, m + n)`` to start from."""
+
+    def solve_part(items: np.ndarray) -> Result:
+        part = slice(items[0], items[-1] + 1)
+        solve = _Solve(programs.slice(part), settings)
+        if start is not None:
+            solve.start_at(*(array[part] for array in start))
+        return solve.result()
+
+    parts = in_threads(programs.num_items, solve_part, 20 * programs.work)
+    if len(parts) == 1:
+        return parts[0]
+    joined: Any = [
+        np.concatenate(fields) if isinstance(fields[0], np.ndarray) else list(itertools.chain(*fields))
+        for fields in zip(*parts, strict=True)
+    ]
+    return Result(*joined)
+
+
+class _Solve:
+    """State of one solve on one thread: the scaled programs, a pair for each, and what each has come to."""
+
+    def __init__(self, given: ProgramData, settings: Settings, equilibrate: bool = True) -> None:
+        items, n, m = given.num_items, given.cost.shape[1], given.num_rows
+        self.given, self.settings = given, settings
+        self.programs = given.copy()
+        self.scaling = unit_scaling(items, m, n)
+        # The paper's epsilon is in the units of the problem.
+        if equilibrate and settings.method != "penalty":
+            equilibrate_batch(self.programs, self.scaling)
+        self.all_items = np.arange(items)
+        self.x, self.multipliers = np.zeros((items, n)), np.zeros((items, m + n))
+        self.error, self.iterations = np.full(items, np.inf), np.zeros(items, np.int64)
+        self.status = np.full(items, Status.ITERATION_LIMIT, np.int64)
+        self.unique, self.polished = np.zeros(items, np.bool_), np.zeros(items, np.bool_)
+        self.trace = np.empty((items, settings.max_iterations if settings.trace else 0, n))
+        self.certificates: list[np.ndarray | None] = [None] * items
+        self.warm = False
+
+    def start_at(self, x: np.ndarray, multipliers: np.ndarray) -> None:
+        """Start from a pair in the units of the programs as given."""
+        self.warm = True
+        self.x[:] = x * self.scaling.bounds[:, None] / self.scaling.columns
+        self.multipliers[:] = multipliers * self.scaling.cost[:, None] / self.scaling.multipliers
+
+    def result(self) -> Result:
+        """Solve, and report in the units of the programs as given."""
+        if self.settings.method == "penalty":
+            self._minimize_penalty()
+        else:
+            self._find_optimal_pairs()
+        traces = self._unscaled_traces() if self.settings.trace else []
+        at_lower, at_upper = (np.empty(self.multipliers.shape, np.bool_) for _ in range(2))
+        gap = np.empty(len(self.x))
+        pair = self.x, self.multipliers
+        unscale_batch(self.given, self.scaling, *pair, AT_BOUND, at_lower, at_upper, self.error, gap)
+        not_reached = ~(self.error <= self.settings.tolerance)
+        self.status[(self.status == Status.OPTIMAL) & not_reached] = Status.ITERATION_LIMIT
+        return Result(
+            x=self.x,
+            multipliers=self.multipliers,
+            at_lower=at_lower,
+            at_upper=at_upper,
+            objective=(self.given.cost * self.x).sum(axis=1),
+            error=self.error,
+            gap=gap,
+            iterations=self.iterations,
+            unique=self.unique,
+            statuses=self.status,
+            certificates=self.certificates,
+            traces=traces,
+        )
+
+    def _unscaled_traces(self) -> list[np.ndarray]:
+        unscale = self.scaling.columns / self.scaling.bounds[:, None]
+        return [
+            iterates[: int(count)] * factor for iterates, count, factor in zip(self.trace, self.iterations, unscale, strict=True)
+        ]
+
+    # --- the methods ---------------------------------------------------------------------------------------------------
+
+    def _find_optimal_pairs(self) -> None:
+        """Find an optimal pair for every item, or a proof that there is none."""
+        method, _, tolerance, max_iterations, _ = self.settings
+        fine = 0.01 * tolerance
+        left = self.all_items
+        if self.warm or method == "augmented_lagrangian":
+            budget = max_iterations if method == "augmented_lagrangian" else min(WARM_START_ITERATIONS, max_iterations)
+            self._augmented_lagrangian(left, WARM_SIGMA if self.warm else 1.0, fine, budget)
+            left = left[self.error > tolerance]
+        if method == "interior_point" and len(left):
+            self._interior_point(left, fine, max_iterations)
+        solved = self.error <= 10.0 * tolerance
+        self._polish(self.all_items[solved & ~self.polished])
+        self._move_to_least_norm(self.all_items[solved & ~self.unique])
+        self.status[solved] = Status.OPTIMAL
+        for item in self.all_items[~solved]:
+            self._prove_no_solution(int(item))
+        self._judge(self.all_items[~solved])
+
+    def _minimize_penalty(self) -> None:
+        """Run the paper's method: one minimization, duals by thresholding, the primal from the active rows."""
+        _, epsilon, tolerance, max_iterations, _ = self.settings
+        self.multipliers[:] = 0.0
+        self._augmented_lagrangian(self.all_items, 1.0 / epsilon, 1e-3 * tolerance, max_iterations, max_updates=1)
+        self._polish(self.all_items)
+        self.status[self.error <= tolerance] = Status.OPTIMAL
+
+    def _interior_point(self, items: np.ndarray, tolerance: float, max_iterations: int) -> None:
+        """Run the interior-point method, then solve the equations of the active set or go on with the augmented Lagrangian.
+
+        Where that was not enough, run it again with other settings and keep the better pair.
+        """
+        for attempt, (regularization, residual_tolerance) in enumerate(ATTEMPTS):
+            before = self._snapshot() if attempt or self.warm else None
+            interior_point_batch(
+                self.programs,
+                items,
+                0.0,
+                regularization,
+                residual_tolerance,
+                tolerance,
+                min(INTERIOR_POINT_ITERATIONS, max_iterations),
+                self.x,
+                self.multipliers,
+                self.error,
+                self.iterations,
+                self.trace,
+            )
+            self._identify_active_set(items[self.error[items] <= IDENTIFIABLE], tolerance)
+            left = items[~self.polished[items]]
+            budget = min(FINISHING_ITERATIONS, max_iterations)
+            self._augmented_lagrangian(left[self.error[left] <= NEAR_SOLUTION], WARM_SIGMA, tolerance, budget)
+            if before is not None:
+                self._restore(items[self.error[items] > before[2][items]], before)
+            items = items[(self.error[items] > 100.0 * tolerance) & (self.error[items] <= NEAR_SOLUTION)]
+            if not len(items):
+                return
+
+    # --- the stages ----------------------------------------------------------------------------------------------------
+
+    def _identify_active_set(self, items: np.ndarray, tolerance: float) -> None:
+        """Solve the equations of the constraints that seem active; a pair that is not optimal then stays as it was."""
+        if not len(items):
+            return
+        before = self._snapshot()
+        self._polish(items, identify=True)
+        optimal = self.error[items] <= tolerance
+        self.polished[items] = optimal
+        if not optimal.all():
+            self.unique[items[~optimal]] = False
+            self._restore(items[~optimal], before)
+
+    def _polish(self, items: np.ndarray, identify: bool = False) -> None:
+        if len(items):
+            polish_batch(self.programs, items, identify, self.x, self.multipliers, self.unique, self.error)
+
+    def _judge(self, items: np.ndarray) -> None:
+        if len(items):
+            errors_batch(self.programs, items, self.x, self.multipliers, self.error)
+
+    def _augmented_lagrangian(
+        self, items: np.ndarray, sigma: float, tolerance: float, max_iterations: int, max_updates: int = MAX_UPDATES
+    ) -> None:
+        if len(items):
+            settings = sigma, max_updates, tolerance, max_iterations
+            state = self.x, self.multipliers, self.iterations, self.error, self.trace
+            augmented_lagrangian_batch(self.programs, items, *settings, *state)
+
+    def _move_to_least_norm(self, items: np.ndarray) -> None:
+        """Move to the solution of least norm on the face where every constraint with a multiplier stays on its bound.
+
+        Any solution is complementary to any dual solution, so that face holds all the solutions.
+        """
+        if not len(items):
+            return
+        programs, duals = self.programs, self.multipliers
+        weights = self.scaling.columns**2
+        face = programs._replace(
+            cost=np.zeros_like(programs.cost),
+            quadratic=weights / weights.max(axis=1, keepdims=True),
+            lower=np.where(duals > 0.0, programs.upper, programs.lower),
+            upper=np.where(duals < 0.0, programs.lower, programs.upper),
+        )
+        x, multipliers, unknown = self.x.copy(), np.zeros_like(duals), np.full_like(self.error, np.inf)
+        settings = WARM_SIGMA, MAX_UPDATES, 1e-12, FINISHING_ITERATIONS
+        augmented_lagrangian_batch(face, items, *settings, x, multipliers, self.iterations, unknown, self.trace)
+        old_x, old_error = self.x[items].copy(), self.error[items].copy()
+        self.x[items] = x[items]
+        self._judge(items)
+        worse = self.error[items] > np.maximum(old_error, 1e-10)
+        self.x[items[worse]], self.error[items[worse]] = old_x[worse], old_error[worse]
+
+    def _snapshot(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.x.copy(), self.multipliers.copy(), self.error.copy()
+
+    def _restore(self, items: np.ndarray, before: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        x, multipliers, error = before
+        self.x[items], self.multipliers[items], self.error[items] = x[items], multipliers[items], error[items]
+
+    # --- proofs --------------------------------------------------------------------------------------------------------
+
+    def _prove_no_solution(self, item: int) -> None:
+        """Look for a proof that one program is infeasible or unbounded."""
+        program = self.programs.slice(slice(item, item + 1))
+        point, farkas, violation = _find_farkas_vector(program)
+        if farkas is not None:
+            self.status[item] = Status.INFEASIBLE
+            self.certificates[item] = farkas * self.scaling.rows[item]
+            return
+        ray = _find_ray(program) if violation <= AT_BOUND else None
+        if ray is not None:
+            self.status[item] = Status.UNBOUNDED
+            self.certificates[item] = ray * self.scaling.columns[item]
+            self.x[item], self.multipliers[item] = point, 0.0
+
+
+def _first(programs: ProgramData) -> ProgramData:
+    """Return the first program of a batch, without the batch axis."""
+    return ProgramData(programs.sparsity, *(array[0] for array in programs[1:]))
+
+
+def _find_farkas_vector(program: ProgramData) -> tuple[np.ndarray, np.ndarray | None, float]:
+    """Return a point near all bounds of one scaled program, a Farkas vector if one is found, and the point's violation.
+
+    The interior-point method with relaxation 1 solves ``min 1/2 |e|^2`` with ``A x - e`` within the row bounds; e then equals the
+    multipliers. Newton's method on the distance from all bounds sharpens the answer where it converges.
+    """
+    m = program.num_rows
+    feasibility = program._replace(cost=np.zeros_like(program.cost))
+    x, multipliers = np.zeros_like(program.cost), np.zeros_like(program.lower)
+    error, iterations, no_trace = np.empty(1), np.zeros(1, np.int64), np.empty((1, 0, x.shape[1]))
+    item = np.zeros(1, np.int64)
+    settings = 1.0, 1e-11, 1e-13, 1e-15, INTERIOR_POINT_ITERATIONS
+    interior_point_batch(feasibility, item, *settings, x, multipliers, error, iterations, no_trace)
+    size_of_x = 10.0 * min(max(float(np.abs(x).max()), 1.0), 1e3)
+    for sharpen in (False, True):
+        if sharpen:
+            multipliers[:] = 0.0
+            error[:] = np.inf
+            state = x, multipliers, iterations, error, no_trace
+            augmented_lagrangian_batch(feasibility, item, 1.0, 1, 1e-17, 100, *state)
+        farkas = multipliers[0, :m].copy()
+        if proves_infeasible(_first(program), farkas, size_of_x):
+            return x[0], farkas, np.inf
+    activity = np.empty_like(program.lower)
+    activity_batch(program, x, activity)
+    return x[0], None, float(np.maximum(program.lower - activity, activity - program.upper).max())
+
+
+def _find_ray(program: ProgramData) -> np.ndarray | None:
+    """Return the steepest direction within the unit box that no bound stops, if it proves one scaled program unbounded."""
+    m = program.num_rows
+    lower = np.where(program.lower > -np.inf, 0.0, -np.inf)
+    upper = np.where(program.upper < np.inf, 0.0, np.inf)
+    lower[:, m:], upper[:, m:] = np.maximum(lower[:, m:], -1.0), np.minimum(upper[:, m:], 1.0)
+    solve = _Solve(program._replace(lower=lower, upper=upper), Settings(), equilibrate=False)
+    solve._interior_point(np.zeros(1, np.int64), 1e-10, INTERIOR_POINT_ITERATIONS)
+    direction = solve.x[0].copy()
+    return direction if proves_unbounded(_first(program), direction) else None

@@ -1,0 +1,138 @@
+r"""Equilibration (Ruiz 2001): rows, columns, bounds and cost of a program are scaled near 1, by powers of two.
+
+With row scales r, column scales s, a scale b of all bounds and a scale k of the cost the scaled program has
+
+.. math:: \hat A = R A S,\quad \hat x = b\, S^{-1} x,\quad \hat c = k\, S c,\quad \hat y = k\, R^{-1} y ,
+
+so ``x = \hat x s / b`` and the multipliers of rows and variables are ``\hat y r / k`` and ``\hat z / (s k)``. Powers of two
+cost no rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.kernels._numba import inner_kernel, kernel
+from taskloss.lp.interior_point.data import largest_finite, program_of
+
+MAX_ROUNDS = 10
+NEAR_ONE = (0.8, 1.25)
+"""Range of the largest entry of a row or column that needs no further round; the scales are rounded anyway."""
+
+
+class Scaling(NamedTuple):
+    """Scales of a batch of programs, see above; ones where nothing was scaled."""
+
+    rows: np.ndarray
+    """r, ``(B, m)``."""
+    columns: np.ndarray
+    """s, ``(B, n)``."""
+    bounds: np.ndarray
+    """b, ``(B,)``."""
+    cost: np.ndarray
+    """k, ``(B,)``."""
+
+    @property
+    def multipliers(self) -> np.ndarray:
+        """Factors of the multipliers of all constraints but for k, ``(B, m + n)``: r, then one over s."""
+        return np.concatenate([self.rows, 1.0 / self.columns], axis=1)
+
+
+def unit_scaling(items: int, m: int, n: int) -> Scaling:
+    """Return a scaling that changes nothing."""
+    return Scaling(rows=np.ones((items, m)), columns=np.ones((items, n)), bounds=np.ones(items), cost=np.ones(items))
+
+
+@kernel
+def equilibrate_batch(programs, scaling):
+    """Scale every program of a batch in place, and write the scales."""
+    m, n = scaling.rows.shape[1], scaling.columns.shape[1]
+    row_max, column_max = np.empty(m), np.empty(n)
+    for item in range(len(programs.cost)):
+        program = program_of(programs, item)
+        _find_scales(program, scaling.rows[item], scaling.columns[item], row_max, column_max)
+        _scale_rows_and_columns(program, scaling.rows[item], scaling.columns[item])
+        largest_bound = max(largest_finite(program.lower, m + n), largest_finite(program.upper, m + n))
+        scaling.bounds[item] = _unit(largest_bound)
+        scaling.cost[item] = _unit(largest_finite(program.cost, n))
+        for i in range(m + n):
+            program.lower[i] *= scaling.bounds[item]
+            program.upper[i] *= scaling.bounds[item]
+        for column in range(n):
+            program.cost[column] *= scaling.cost[item]
+
+
+@inner_kernel
+def _find_scales(program, rows, columns, row_max, column_max):
+    """Write powers of two to ``rows`` and ``columns`` that bring the largest entry of each row and column near 1."""
+    rows[:] = 1.0
+    columns[:] = 1.0
+    for _ in range(MAX_ROUNDS):
+        _write_largest_entries(program, rows, columns, row_max, column_max)
+        row_range = _divide_by_root(rows, row_max)
+        column_range = _divide_by_root(columns, column_max)
+        if min(row_range[0], column_range[0]) >= NEAR_ONE[0] and max(row_range[1], column_range[1]) <= NEAR_ONE[1]:
+            break
+    for row in range(len(rows)):
+        rows[row] = _power_of_two(rows[row])
+    for column in range(len(columns)):
+        columns[column] = _power_of_two(columns[column])
+
+
+@inner_kernel
+def _write_largest_entries(program, rows, columns, row_max, column_max):
+    """Write the largest absolute entry of every scaled row and column."""
+    sparsity = program.sparsity
+    column_max[:] = 0.0
+    for row in range(len(rows)):
+        largest = 0.0
+        for entry in range(sparsity.row_start[row], sparsity.row_start[row + 1]):
+            column = sparsity.columns[entry]
+            size = abs(program.entries[entry]) * rows[row] * columns[column]
+            largest = max(largest, size)
+            column_max[column] = max(column_max[column], size)
+        row_max[row] = largest
+
+
+@inner_kernel
+def _divide_by_root(scales, largest):
+    """Divide each scale by the root of its largest entry; return the least and the largest of these entries and 1."""
+    least = 1.0
+    most = 1.0
+    for i in range(len(scales)):
+        if largest[i] > 0.0:
+            least = min(least, largest[i])
+            most = max(most, largest[i])
+            scales[i] /= math.sqrt(largest[i])
+    return least, most
+
+
+@inner_kernel
+def _scale_rows_and_columns(program, rows, columns):
+    sparsity = program.sparsity
+    m = len(rows)
+    for row in range(m):
+        for entry in range(sparsity.row_start[row], sparsity.row_start[row + 1]):
+            program.entries[entry] *= rows[row] * columns[sparsity.columns[entry]]
+        program.lower[row] *= rows[row]
+        program.upper[row] *= rows[row]
+    for column in range(len(columns)):
+        program.lower[m + column] /= columns[column]
+        program.upper[m + column] /= columns[column]
+        program.cost[column] *= columns[column]
+
+
+@inner_kernel
+def _power_of_two(value):
+    """Return the nearest power of two, by ratio."""
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(1.0, exponent if fraction * fraction >= 0.5 else exponent - 1)
+
+
+@inner_kernel
+def _unit(largest):
+    """Return a power of two that brings the largest magnitude near 1; 1 for zero."""
+    return 1.0 / _power_of_two(largest) if largest > 0.0 else 1.0

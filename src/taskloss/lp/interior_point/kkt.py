@@ -1,0 +1,150 @@
+"""The KKT system of a Newton step: assembly, factorization, solution with iterative refinement.
+
+All methods of this package solve systems of one form, with weights that depend on the method:
+
+    [ diag(w_x)   A'         ] [ dx ]   [ rhs_x ]
+    [ A          -diag(w_y)  ] [ dy ] = [ rhs_y ]
+
+A small *regularization* of the diagonal keeps the factorization stable; refinement removes its effect from the solution.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.kernels._numba import inner_kernel
+from taskloss.lp.interior_point.ldl import factorize, solve_factorized
+
+FULL_ACCURACY = 1e-13
+"""Relative residual at which refinement ends, where nothing else is asked for."""
+
+
+class KKTSystem(NamedTuple):
+    """Workspace of the system of size ``N = n + m``, in elimination order; ``nnz`` nonzeros of A, ``fill`` of its factor."""
+
+    off_diagonal: np.ndarray
+    """Entries of A where the KKT matrix has them, ``(nnz,)``."""
+    diagonal: np.ndarray
+    """``w_x`` and ``-w_y`` with their regularization, ``(N,)``."""
+    regularization: np.ndarray
+    """What was added to the diagonal, ``(N,)``."""
+    residual_weight: np.ndarray
+    """What a residual of each equation counts, ``(N,)``: less where the diagonal entry is large."""
+    factor: np.ndarray
+    """``(fill,)``."""
+    inverse_pivots: np.ndarray
+    """``(N,)``."""
+    rhs: np.ndarray
+    """``(N,)``."""
+    solution: np.ndarray
+    """``(N,)``."""
+    residual: np.ndarray
+    """``(N,)``."""
+    correction: np.ndarray
+    """``(N,)``."""
+    work: np.ndarray
+    """``(N,)``, zero between factorizations."""
+
+
+@inner_kernel
+def make_kkt(sparsity):
+    """Return a workspace for programs with this sparsity."""
+    size = len(sparsity.symbolic.sign)
+    return KKTSystem(
+        off_diagonal=np.zeros(len(sparsity.symbolic.row)),
+        diagonal=np.zeros(size),
+        regularization=np.zeros(size),
+        residual_weight=np.zeros(size),
+        factor=np.empty(len(sparsity.symbolic.factor_row)),
+        inverse_pivots=np.empty(size),
+        rhs=np.zeros(size),
+        solution=np.zeros(size),
+        residual=np.empty(size),
+        correction=np.empty(size),
+        work=np.zeros(size),
+    )
+
+
+@inner_kernel
+def factorize_kkt(sparsity, kkt):
+    """Factorize the matrix that was assembled in ``kkt``."""
+    for k in range(len(kkt.diagonal)):
+        kkt.residual_weight[k] = 1.0 / max(abs(kkt.diagonal[k]), 1.0)
+    factorize(sparsity.symbolic, kkt.off_diagonal, kkt.diagonal, kkt.factor, kkt.inverse_pivots, kkt.work)
+
+
+@inner_kernel
+def solve_kkt(sparsity, kkt, rhs_x, rhs_y, dx, dy, tolerance, max_refinements):
+    """Solve for ``dx (n,)`` and ``dy (m,)``; return the relative residual that remains.
+
+    Refinement ends at ``tolerance``; with an infinite tolerance there is none, and the residual is not computed: zero.
+    """
+    for column in range(len(dx)):
+        kkt.rhs[sparsity.column_position[column]] = rhs_x[column]
+    for row in range(len(dy)):
+        kkt.rhs[sparsity.row_position[row]] = rhs_y[row]
+    error = _solve_refined(sparsity.symbolic, kkt, tolerance, max_refinements)
+    for column in range(len(dx)):
+        dx[column] = kkt.solution[sparsity.column_position[column]]
+    for row in range(len(dy)):
+        dy[row] = kkt.solution[sparsity.row_position[row]]
+    return error
+
+
+@inner_kernel
+def _solve_refined(symbolic, kkt, tolerance, max_refinements):
+    """Solve ``(K - diag(regularization)) solution = rhs`` by iterative refinement; return the relative residual."""
+    size = len(kkt.rhs)
+    for k in range(size):
+        kkt.solution[k] = kkt.rhs[k]
+    solve_factorized(symbolic, kkt.factor, kkt.inverse_pivots, kkt.solution)
+    if tolerance == np.inf:
+        return 0.0
+    scale = 1e-300
+    for k in range(size):
+        scale = max(scale, abs(kkt.rhs[k]) * kkt.residual_weight[k])
+    error = _write_residual(symbolic, kkt)
+    for _ in range(max_refinements):
+        if not tolerance * scale < error < np.inf:
+            break
+        for k in range(size):
+            kkt.correction[k] = kkt.residual[k]
+        solve_factorized(symbolic, kkt.factor, kkt.inverse_pivots, kkt.correction)
+        for k in range(size):
+            kkt.solution[k] += kkt.correction[k]
+        refined = _write_residual(symbolic, kkt)
+        if not refined < error:
+            for k in range(size):
+                kkt.solution[k] -= kkt.correction[k]
+            break
+        helped_little = refined > 0.5 * error
+        error = refined
+        if helped_little:
+            break
+    return error / scale
+
+
+@inner_kernel
+def _write_residual(symbolic, kkt):
+    """Write ``rhs - (K - diag(regularization)) solution`` and return its largest weighted entry; infinity if any is NaN."""
+    start, rows = symbolic.start, symbolic.row
+    solution, residual = kkt.solution, kkt.residual
+    size = len(solution)
+    for k in range(size):
+        residual[k] = kkt.rhs[k] + kkt.regularization[k] * solution[k]
+    for k in range(size):
+        value = solution[k]
+        product = kkt.diagonal[k] * value
+        for entry in range(start[k], start[k + 1]):
+            row = rows[entry]
+            residual[row] -= kkt.off_diagonal[entry] * value
+            product += kkt.off_diagonal[entry] * solution[row]
+        residual[k] -= product
+    total = 0.0
+    largest = 0.0
+    for k in range(size):
+        total += residual[k]
+        largest = max(largest, abs(residual[k]) * kkt.residual_weight[k])
+    return largest if np.isfinite(total) and largest < np.inf else np.inf

@@ -1,0 +1,394 @@
+r"""Mehrotra's predictor-corrector interior-point method (1992).
+
+With the notation of ``variables`` Newton's method is applied to the optimality conditions with ``s z = mu`` instead of ``s z =
+0``, mu falling. With ``theta = z_l / s_l + z_u / s_u`` per constraint a step solves the KKT system
+
+    theta_j dx_j + (A' dy)_j   = -stationarity_j - e_j       for a variable j
+    (A dx)_i - dy_i / theta_i  = -e_i / theta_i              for a row i with bounds
+    (A dx)_i                   = b_i - (A x)_i               for an equation
+
+where ``e`` collects the complementarity terms. One iteration computes the *affine* direction, which aims at ``s z = 0``, derives
+the centering parameter from how far it gets, and then takes the *combined* direction with the second-order terms of the first.
+A system that cannot be solved accurately is factorized again with more regularization.
+
+The iterate with the least error is returned. It need not be a vertex, which is why the equations of its active set are solved
+next (``active_set``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.kernels._numba import inner_kernel, kernel
+from taskloss.lp.interior_point.data import largest_magnitude, program_of, write_activity
+from taskloss.lp.interior_point.kkt import factorize_kkt, make_kkt, solve_kkt
+from taskloss.lp.interior_point.termination import smallest_gap_scale
+from taskloss.lp.interior_point.variables import (
+    Bounds,
+    Residuals,
+    Scaling,
+    Variables,
+    average_complementarity,
+    invert_theta,
+    iterate_error,
+    make_bounds,
+    make_residuals,
+    make_scaling,
+    make_variables,
+    set_bounds,
+    step_length,
+    take_step,
+    update_residuals,
+    update_scaling,
+)
+
+PATIENCE = 25
+"""Stop after this many iterations without progress."""
+MAX_REFINEMENTS = 10
+"""Two are too few on badly conditioned programs."""
+MAX_FACTORIZATIONS = 6
+"""Per iteration, each with more regularization than the one before."""
+MORE_REGULARIZATION = 30.0
+START_REGULARIZATION = 1e-6
+SOLVED = 0.1
+"""Relative residual above which a direction counts as not solved."""
+WITHOUT_BOUND = 1e20
+"""Weight of a row without a bound: it takes no part."""
+
+
+class Workspace(NamedTuple):
+    """All arrays of the method, made once per batch; ``N = m + n`` constraints."""
+
+    bounds: Bounds
+    variables: Variables
+    residuals: Residuals
+    scaling: Scaling
+    affine: Variables
+    """The affine direction."""
+    step: Variables
+    """The combined direction."""
+    complementarity: np.ndarray
+    """Right-hand side of ``s dz + z ds``, ``(2N,)``."""
+    terms: np.ndarray
+    """The terms e of the constraints, ``(N,)``."""
+    activity_change: np.ndarray
+    """Change of the activities along a direction, ``(N,)``."""
+    rhs_x: np.ndarray
+    """``(n,)``."""
+    rhs_y: np.ndarray
+    """``(m,)``."""
+
+
+@inner_kernel
+def make_workspace(n, m):
+    """Return a workspace for programs with n variables and m rows."""
+    return Workspace(
+        bounds=make_bounds(m + n),
+        variables=make_variables(n, m),
+        residuals=make_residuals(n, m),
+        scaling=make_scaling(n, m),
+        affine=make_variables(n, m),
+        step=make_variables(n, m),
+        complementarity=np.empty(2 * (m + n)),
+        terms=np.empty(m + n),
+        activity_change=np.empty(m + n),
+        rhs_x=np.empty(n),
+        rhs_y=np.empty(m),
+    )
+
+
+@kernel
+def interior_point_batch(
+    programs,
+    items,
+    relaxation,
+    min_regularization,
+    residual_tolerance,
+    tolerance,
+    max_iterations,
+    x,
+    multipliers,
+    error,
+    iterations,
+    trace,
+):
+    """Solve some programs of a batch approximately, from a start that need not satisfy anything.
+
+    Args:
+        programs: a batch, equilibrated; read.
+        items: indices of the programs to solve.
+        relaxation: above zero, rows may miss their bounds at a quadratic price: ``min c'x + |e|^2 / (2 relaxation)`` with
+            ``A x - e`` within the bounds, where e is the relaxation times the row multipliers.
+        min_regularization: of the KKT matrix.
+        residual_tolerance: relative residual at which the refinement of a direction ends.
+        tolerance: error at which to stop.
+        max_iterations: per program.
+        x: ``(B, n)``; written: the best iterate.
+        multipliers: ``(B, m + n)``; written: its multipliers.
+        error: ``(B,)``; written: its error.
+        iterations: ``(B,)``; added to.
+        trace: ``(B, T, n)``; iterate number ``iterations[item] + k`` is written if it is below T.
+    """
+    kkt = make_kkt(programs.sparsity)
+    workspace = make_workspace(programs.cost.shape[1], len(programs.sparsity.row_start) - 1)
+    for item in items:
+        error[item], used = _follow_central_path(
+            program_of(programs, item),
+            kkt,
+            workspace,
+            relaxation,
+            min_regularization,
+            residual_tolerance,
+            tolerance,
+            max_iterations,
+            x[item],
+            multipliers[item],
+            trace[item, iterations[item] :],
+        )
+        iterations[item] += used
+
+
+@inner_kernel
+def _follow_central_path(
+    program,
+    kkt,
+    workspace,
+    relaxation,
+    min_regularization,
+    residual_tolerance,
+    tolerance,
+    max_iterations,
+    best_x,
+    best_multipliers,
+    trace,
+):
+    """Iterate until optimal or stalled; return the error of the best iterate, and the iterations."""
+    bounds, variables, residuals, scaling = workspace.bounds, workspace.variables, workspace.residuals, workspace.scaling
+    affine, step = workspace.affine, workspace.step
+    num_bounds = set_bounds(program, bounds)
+    cost_scale = 1.0 + largest_magnitude(program.cost)
+    # A relaxed program has another dual objective; mu takes the part of the gap there.
+    gap_scale = smallest_gap_scale(program) if relaxation == 0.0 else np.inf
+    _write_constraint_matrix(program, bounds, kkt)
+    _initialize(program, kkt, workspace)
+    regularization = 10.0 * min_regularization
+    best_error = np.inf
+    smallest_mu = np.inf
+    last_progress = 0
+    iteration = 0
+    while True:
+        update_residuals(program, bounds, variables, relaxation, residuals)
+        mu = average_complementarity(bounds, variables, num_bounds)
+        error = iterate_error(program, bounds, variables, residuals, cost_scale, gap_scale)
+        if relaxation > 0.0:
+            error = max(error, mu)
+        if mu < 0.9 * smallest_mu:
+            # Early on the error may rise while the path is followed.
+            smallest_mu = mu
+            last_progress = iteration
+        if error < best_error:
+            best_error = error
+            last_progress = iteration
+            best_x[:] = variables.x
+            best_multipliers[:] = residuals.multipliers
+        if iteration < len(trace):
+            trace[iteration] = variables.x
+        diverged = error == np.inf or (error > 1e3 * best_error and best_error < 1e-4)
+        stalled = iteration - last_progress > PATIENCE
+        if best_error <= tolerance or diverged or stalled or iteration >= max_iterations:
+            return best_error, iteration
+        update_scaling(bounds, variables, scaling)
+        for _ in range(MAX_FACTORIZATIONS):
+            _write_diagonal(program.sparsity, bounds, scaling, relaxation, regularization, kkt)
+            factorize_kkt(program.sparsity, kkt)
+            _write_affine_complementarity(variables, workspace.complementarity)
+            # The affine direction only tells how far the combined one may aim, so it is not refined.
+            _solve_direction(program, kkt, workspace, relaxation, np.inf, affine)
+            target = _centering_target(variables, affine, scaling, mu, num_bounds)
+            _write_combined_complementarity(variables, affine, target, workspace.complementarity)
+            unsolved = _solve_direction(program, kkt, workspace, relaxation, residual_tolerance, step)
+            if unsolved <= SOLVED:
+                break
+            regularization *= MORE_REGULARIZATION
+        # Stay inside the bounds; the nearer the solution, the closer the step may go to them.
+        fraction = min(max(0.9, 1.0 - mu), 0.9995)
+        primal_length = min(1.0, fraction * step_length(step.s, scaling.inverse_s))
+        dual_length = min(1.0, fraction * step_length(step.z, scaling.inverse_z))
+        take_step(bounds, variables, step, primal_length, dual_length)
+        regularization = max(0.3 * regularization, min_regularization)
+        iteration += 1
+
+
+@inner_kernel
+def _write_constraint_matrix(program, bounds, kkt):
+    """Write A to the KKT matrix. Columns of fixed variables are zero: these take no part in a step."""
+    sparsity = program.sparsity
+    m = len(sparsity.row_start) - 1
+    for entry in range(len(program.entries)):
+        fixed = bounds.equality[m + sparsity.columns[entry]] > 0.0
+        kkt.off_diagonal[sparsity.kkt_entry[entry]] = 0.0 if fixed else program.entries[entry]
+
+
+@inner_kernel
+def _write_diagonal(sparsity, bounds, scaling, relaxation, regularization, kkt):
+    """Write theta and one over theta to the diagonal of the KKT matrix, with regularization."""
+    m = len(sparsity.row_position)
+    for column in range(len(sparsity.column_position)):
+        position = sparsity.column_position[column]
+        fixed = bounds.equality[m + column] > 0.0
+        kkt.regularization[position] = 0.0 if fixed else regularization
+        kkt.diagonal[position] = 1.0 if fixed else scaling.theta[m + column] + regularization
+    for row in range(m):
+        position = sparsity.row_position[row]
+        bounded = scaling.theta[row] + bounds.equality[row] > 0.0
+        weight = scaling.inverse_theta[row] + (relaxation + regularization) if bounded else WITHOUT_BOUND
+        kkt.regularization[position] = -regularization
+        kkt.diagonal[position] = -weight
+
+
+@inner_kernel
+def _write_affine_complementarity(variables, complementarity):
+    """Write ``-s z``."""
+    for k in range(len(complementarity)):
+        complementarity[k] = -variables.s[k] * variables.z[k]
+
+
+@inner_kernel
+def _write_combined_complementarity(variables, affine, target, complementarity):
+    """Write ``target - s z - ds dz`` with the affine direction ``(ds, dz)``."""
+    for k in range(len(complementarity)):
+        complementarity[k] = target - variables.s[k] * variables.z[k] - affine.s[k] * affine.z[k]
+
+
+@inner_kernel
+def _solve_direction(program, kkt, workspace, relaxation, residual_tolerance, direction):
+    """Write the direction for ``workspace.complementarity``; return the relative residual of its KKT system."""
+    bounds, variables, residuals, scaling = workspace.bounds, workspace.variables, workspace.residuals, workspace.scaling
+    complementarity, terms, change = workspace.complementarity, workspace.terms, workspace.activity_change
+    n = len(direction.x)
+    m = len(direction.y)
+    size = m + n
+    for i in range(size):
+        above = (complementarity[size + i] - variables.z[size + i] * residuals.slack[size + i]) * scaling.inverse_s[size + i]
+        below = (complementarity[i] - variables.z[i] * residuals.slack[i]) * scaling.inverse_s[i]
+        terms[i] = above - below
+    for column in range(n):
+        fixed = bounds.equality[m + column] > 0.0
+        workspace.rhs_x[column] = 0.0 if fixed else -residuals.stationarity[column] - terms[m + column]
+    for row in range(m):
+        if bounds.equality[row] > 0.0:
+            workspace.rhs_y[row] = bounds.value[row] - residuals.activity[row]
+        else:
+            workspace.rhs_y[row] = -terms[row] * scaling.inverse_theta[row]
+    rhs = workspace.rhs_x, workspace.rhs_y
+    error = solve_kkt(program.sparsity, kkt, *rhs, direction.x, direction.y, residual_tolerance, MAX_REFINEMENTS)
+    write_activity(program, direction.x, change)
+    for row in range(m):
+        # The change of a row follows from its dual where theta is large and from x where it is small: each is accurate there.
+        if scaling.theta[row] < 1.0:
+            change[row] -= relaxation * direction.y[row]
+        else:
+            change[row] = (direction.y[row] - terms[row]) * scaling.inverse_theta[row]
+    for i in range(size):
+        direction.s[i] = residuals.slack[i] + bounds.present[i] * change[i]
+    for i in range(size):
+        direction.s[size + i] = residuals.slack[size + i] - bounds.present[size + i] * change[i]
+    for k in range(2 * size):
+        direction.z[k] = (complementarity[k] - variables.z[k] * direction.s[k]) * scaling.inverse_s[k]
+    return error
+
+
+@inner_kernel
+def _centering_target(variables, affine, scaling, mu, num_bounds):
+    """Return the complementarity to aim at: ``mu (mu_affine / mu)^3``, with mu_affine where the affine direction gets.
+
+    With the affine step ``(ds, dz)`` and lengths a, b it would reach ``sum (s + a ds) (z + b dz)``. Since ``s dz + z ds = -s z``
+    this is ``(1 - b) sum s z + (a - b) sum z ds + a b sum ds dz``.
+    """
+    a = step_length(affine.s, scaling.inverse_s)
+    b = step_length(affine.z, scaling.inverse_z)
+    by_slack = 0.0
+    by_both = 0.0
+    for k in range(len(variables.z)):
+        by_slack += variables.z[k] * affine.s[k]
+        by_both += affine.z[k] * affine.s[k]
+    if not mu > 0.0:
+        return 0.0
+    mu_affine = (1.0 - b) * mu + ((a - b) * by_slack + a * b * by_both) / num_bounds
+    share = mu_affine / mu
+    return mu * min(max(share * share * share, 1e-8), 1.0)
+
+
+@inner_kernel
+def _initialize(program, kkt, workspace):
+    """Start near the middle of the bounds: two least-squares problems, then slacks and duals pushed inside (Mehrotra 1992)."""
+    sparsity = program.sparsity
+    bounds, variables, scaling = workspace.bounds, workspace.variables, workspace.scaling
+    x, y = variables.x, variables.y
+    n = len(x)
+    m = len(y)
+    size = m + n
+    middle = workspace.terms
+    for i in range(size):
+        num_bounds = bounds.present[i] + bounds.present[size + i]
+        total = bounds.value[i] * bounds.present[i] + bounds.value[size + i] * bounds.present[size + i]
+        equality = bounds.equality[i] > 0.0
+        middle[i] = bounds.value[i] if equality else total / max(num_bounds, 1.0)
+        scaling.theta[i] = 1.0 if num_bounds > 0.0 else 0.0 if equality else 1e-6
+    invert_theta(scaling)
+    _write_diagonal(sparsity, bounds, scaling, 0.0, START_REGULARIZATION, kkt)
+    factorize_kkt(sparsity, kkt)
+    # x near the middle of all bounds; fixed variables stand at theirs.
+    activity = workspace.residuals.activity
+    for column in range(n):
+        x[column] = middle[m + column] if bounds.equality[m + column] > 0.0 else 0.0
+    write_activity(program, x, activity)
+    for row in range(m):
+        workspace.rhs_y[row] = middle[row] - activity[row]
+    solve_kkt(sparsity, kkt, middle[m:], workspace.rhs_y, x, y, np.inf, 0)
+    for column in range(n):
+        if bounds.equality[m + column] > 0.0:
+            x[column] = middle[m + column]
+    write_activity(program, x, activity)
+    # Least-norm multipliers of stationarity.
+    multipliers = workspace.residuals.multipliers
+    for column in range(n):
+        workspace.rhs_x[column] = -program.cost[column]
+    for row in range(m):
+        workspace.rhs_y[row] = 0.0
+    solve_kkt(sparsity, kkt, workspace.rhs_x, workspace.rhs_y, multipliers[m:], multipliers[:m], np.inf, 0)
+    _push_inside(bounds, activity, multipliers, variables)
+    for row in range(m):
+        y[row] = multipliers[row] if bounds.equality[row] > 0.0 else 0.0
+
+
+@inner_kernel
+def _push_inside(bounds, activity, multipliers, variables):
+    """Write positive slacks and duals that are near the activities and multipliers."""
+    size = len(activity)
+    violation = 0.0
+    wrong_sign = 0.0
+    for k in range(2 * size):
+        i = k % size
+        opposite = (k + size) % (2 * size)
+        sign = 1.0 if k < size else -1.0
+        if bounds.present[k] > 0.0:
+            violation = max(violation, sign * (bounds.value[k] - activity[i]))
+            if bounds.present[opposite] == 0.0:
+                wrong_sign = max(wrong_sign, sign * multipliers[i])
+    primal_shift = max(1.5 * violation, 1e-2)
+    dual_shift = max(1.5 * wrong_sign, 1e-2)
+    for k in range(2 * size):
+        i = k % size
+        opposite = (k + size) % (2 * size)
+        sign = 1.0 if k < size else -1.0
+        variables.s[k] = 1.0
+        variables.z[k] = 1.0
+        if bounds.present[k] > 0.0:
+            slack = max(sign * (activity[i] - bounds.value[k]), 0.0) + primal_shift
+            if bounds.present[opposite] > 0.0:
+                slack = min(slack, sign * (bounds.value[opposite] - bounds.value[k]))
+            variables.s[k] = slack
+            variables.z[k] = max(-sign * multipliers[i], 0.0) + dual_shift
