@@ -22,8 +22,6 @@ import math
 import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
-from taskloss.kernels.addresses import number_at, write_number_at
-from taskloss.kernels.hyperbolic import tanh_in_place
 from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
 
 _STEPS = 2.0**30
@@ -35,9 +33,9 @@ def positions_of(scores, squash):
     """``phi`` of the scores, float64."""
     phi = np.empty(len(scores))
     for i in range(len(scores)):
-        phi[i] = scores[i]
-    if squash:
-        tanh_in_place(phi)
+        # In float64 from here on: the tanh of a float32 would be a float32.
+        score = np.float64(scores[i])
+        phi[i] = math.tanh(score) if squash else score
     return phi
 
 
@@ -152,28 +150,3 @@ def write_ratio_gradients(phi, labels, run_owner, corners, margin, squash, facto
             if labels[i] != IGNORED:
                 positive = np.int64(labels[i] == POSITIVE)
                 out[i] = factor[r] * _sample_gradient(corners[r], phi[i], positive, margin, squash)
-
-
-@kernel
-def ratio_of_one(scores, scores_kind, target, target_kind, n, settings, out):
-    """All in one for a single labeling of ``n`` samples: one minus the largest ratio; its gradient goes to ``out``.
-
-    ``scores``, ``target`` and ``out`` are addresses, ``out`` of the kind of the scores. ``settings``: the coefficients of the
-    numerator and of the denominator, margin, squash (1 or 0), zero_division. NaN when the input is not as it must be (finite
-    scores within reach of the labels, a target of 0 and 1): the caller then finds out why.
-    """
-    margin, squash = settings[8], settings[9] == 1.0
-    phi, labels = np.empty(n), np.empty(n, np.int64)
-    for i in range(n):
-        score, label = number_at(scores, scores_kind, i), number_at(target, target_kind, i)
-        if not (math.isfinite(score) and label in (POSITIVE, NEGATIVE) and (squash or abs(score) <= 1.0)):
-            return np.nan
-        phi[i], labels[i] = score, label
-    if squash:
-        tanh_in_place(phi)
-    sums, counts, corner = np.zeros((1, 2, 2, 2), np.int64), np.zeros((1, 2), np.int64), np.empty((2, 2))
-    _tally(phi, labels, margin, sums[0], counts[0])
-    best = _best_corner(sums, counts, 0, settings[:4], settings[4:8], settings[10], corner)
-    for i in range(n):
-        write_number_at(out, scores_kind, i, -_sample_gradient(corner, phi[i], labels[i], margin, squash))
-    return 1.0 - best

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from taskloss import _checks
 from taskloss.lp.formulations.ratio import Phi
 from taskloss.lp.objectives.objective import SOLVERS, program_loss
-from taskloss.lp.objectives.ratios import Ratio
-from taskloss.lp.objectives.single_labeling import ratio_of_one_labeling
 from taskloss.tasks.task import Task
 
 SOFT_MARGIN = 0.25
@@ -61,12 +59,8 @@ class ProgramLoss(nn.Module):
 
 
 def evaluate(task: Task, solver: str, phi: Phi | None, scores: Tensor, target: Tensor, options: dict[str, Any]) -> Tensor:
-    """The loss of one call: positions by ``phi`` if there is one, and the short way for a small plain batch."""
+    """The loss of one call: positions by ``phi`` if there is one."""
     if phi is not None:
         _checks.check_tensors(scores, target)
         scores = phi(scores.to(torch.promote_types(scores.dtype, torch.float32)))
-    elif isinstance(task, Ratio) and not options and solver == "exact":
-        value = ratio_of_one_labeling(task, scores, target)
-        if value is not None:
-            return value
     return program_loss(task, solver, scores, target, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -32,11 +31,6 @@ class Ratio(Task):
     """Whether the positions are the tanh of the scores, or the scores themselves."""
     zero_division: float
 
-    @cached_property
-    def settings(self) -> np.ndarray:
-        """All of them as one array: numerator, denominator, margin, squash, zero_division."""
-        return np.hstack([self.numerator, self.denominator, self.margin, self.squash, self.zero_division])
-
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> RatioObjective:
         self.refuse_unknown(call)
         layout, labelings = read_labelings(scores, target, dims=call.dims, groups=call.groups, ignore_index=call.ignore_index)
@@ -56,7 +50,7 @@ class RatioObjective(ProgramObjective):
         self.values_shape, self.defined, self.weights = layout.values_shape, labelings.sizes > 0, weights
         self._task, self._layout, self._samples = task, layout, labelings.samples
         self._positions = labelings.samples._replace(scores=positions_of(labelings.samples.scores, task.squash))
-        ratio = task.settings[:4], task.settings[4:8], task.margin, task.zero_division
+        ratio = np.array(task.numerator), np.array(task.denominator), task.margin, task.zero_division
         self._best, self._corners = best_ratios(*self._positions, layout.rankings, *ratio)
 
     def values(self) -> np.ndarray:
