@@ -1,6 +1,4 @@
-"""Each metric program three ways: HiGHS on a program written from the definition, our Newton solver on the formulation, and the
-exact loss.
-"""
+"""Each metric three ways: HiGHS on a program written from the definition, our solver on the formulation, and the exact loss."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ RATIOS = {
 
 
 def random_scores(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
-    """Normal, tied, saturated, constant or spread over many magnitudes."""
+    """Return scores that are normal, tied, saturated, constant or spread over many magnitudes."""
     kind = rng.integers(5)
     if kind == 0:
         return rng.standard_normal(shape)
@@ -40,7 +38,7 @@ def random_scores(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.
 
 
 def random_batches(two_classes: bool = True) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Scores and 0/1 targets of up to nine samples, those of one shape together; single samples and single classes too."""
+    """Return scores and 0/1 targets of at most eight samples, batches of one shape together; single samples and classes too."""
     rng = np.random.default_rng(0)
     least = 1 if two_classes else 0
     sizes = sorted((int(rng.integers(least, 5)), int(rng.integers(least, 5))) for _ in range(BATCHES))
@@ -48,8 +46,8 @@ def random_batches(two_classes: bool = True) -> list[tuple[np.ndarray, np.ndarra
     return [(random_scores(rng, p + n), np.arange(p + n) < p) for p, n in sizes]
 
 
-def newton_values(programs: list[LinearProgram]) -> list[float]:
-    """Optimal values; programs of one shape are solved in one call."""
+def solver_values(programs: list[LinearProgram]) -> list[float]:
+    """Return the optimal values; programs of one shape are solved in one call."""
     values: list[float] = []
     for _, same in groupby(programs, key=lambda p: (p.num_variables, None if p.b_ub is None else len(p.b_ub))):
         group = list(same)
@@ -71,18 +69,18 @@ def tensors(batches):
     return [(torch.from_numpy(scores), torch.from_numpy(target)) for scores, target in batches]
 
 
-def agree(exact, newton, expected, atol: float = 1e-8) -> None:
+def agree(exact, solved, expected, atol: float = 1e-8) -> None:
     np.testing.assert_allclose(exact, expected, rtol=1e-8, atol=atol)
-    np.testing.assert_allclose(newton, expected, rtol=1e-8, atol=atol)
+    np.testing.assert_allclose(solved, expected, rtol=1e-8, atol=atol)
 
 
 @pytest.mark.parametrize("margin", [0.01, 0.7])
 def test_auc(margin):
     batches = random_batches()
     expected = oracle.highs_values([oracle.pairs(s[t], s[~t], margin) for s, t in batches])
-    newton = newton_values([formulations.auc_program(s, t, margin=margin) for s, t in tensors(batches)])
+    solved = solver_values([formulations.auc_program(s, t, margin=margin) for s, t in tensors(batches)])
     exact = [tl.lp.auc_loss(s, t, margin=margin).item() * int(t.sum()) * int((~t).sum()) for s, t in tensors(batches)]
-    agree(exact, newton, expected)
+    agree(exact, solved, expected)
     ramp = [tl.lp.auc_loss(s, t, margin=margin, form="ramp").item() for s, t in tensors(batches)]
     clipped = [np.clip(1 - (s[t][:, None] - s[~t]) / margin, 0, 1).mean() for s, t in batches]
     np.testing.assert_allclose(ramp, clipped, rtol=1e-8, atol=1e-12)
@@ -104,12 +102,12 @@ def test_class_auc(kind):
     values = iter(oracle.highs_values([part for parts in programs for part in parts]))
     for parts in programs:
         expected.append(np.mean([next(values) / len(part.c) for part in parts]))
-    newton, exact = [], []
+    solved, exact = [], []
     for scores, target in tensors(batches):
         options = {"kind": kind, "cost": cost, "margin": 0.5}
-        newton.append(tl.lp.solve(formulations.class_auc_program(scores, target, **options)).objective.item())
+        solved.append(tl.lp.solve(formulations.class_auc_program(scores, target, **options)).objective.item())
         exact.append(tl.lp.multi_class_auc_loss(scores, target, **options).item())
-    agree(exact, newton, expected)
+    agree(exact, solved, expected)
 
 
 @pytest.mark.parametrize("name", RATIOS)
@@ -120,11 +118,11 @@ def test_ratios(name, margin):
     expected = 1 + np.array(oracle.highs_values([oracle.ratio(s, t, numerator, denominator, margin) for s, t in batches]))
     programs = [formulations.ratio_program(s, t, numerator, denominator, margin=margin) for s, t in tensors(batches)]
     exact = [tl.lp.ratio_loss(s, t, numerator, denominator, margin=margin).item() for s, t in tensors(batches)]
-    agree(exact, 1 + np.array(newton_values(programs)), expected)
+    agree(exact, 1 + np.array(solver_values(programs)), expected)
 
 
 def test_the_f_score_program_is_that_of_table_5():
-    """Objective c'z / b, one block of rows a sample, equation 1'z + b t = b."""
+    """The objective is c'z / b, each sample has one block of three rows, and the equation is 1'z + b t = b."""
     scores, target = torch.tensor([0.3, -0.2, 1.0], dtype=torch.float64), torch.tensor([1, 0, 1])
     program = formulations.fscore_program(scores, target)
     b, phi = 2.0, torch.tanh(scores)
@@ -146,9 +144,9 @@ def test_precision_at_recall(recall, margin, two_sided):
     assert two_sided or all(possible)
     kept = [batch for batch, good in zip(batches, possible, strict=True) if good]
     programs = [oracle.precision_at_recall(s, t, recall, margin, two_sided) for s, t in kept]
-    newton = newton_values([formulations.precision_at_recall_program(s, t, recall, **options) for s, t in tensors(kept)])
+    solved = solver_values([formulations.precision_at_recall_program(s, t, recall, **options) for s, t in tensors(kept)])
     exact = [value for value, good in zip(losses, possible, strict=True) if good]
-    agree(exact, 1 + np.array(newton), 1 + np.array(oracle.highs_values(programs)))
+    agree(exact, 1 + np.array(solved), 1 + np.array(oracle.highs_values(programs)))
 
 
 def test_a_recall_out_of_reach_has_a_certificate_and_the_loss_says_what_is_missing():
@@ -173,9 +171,9 @@ def test_recall_at_precision(precision, slack, margin, two_sided):
     batches = random_batches()
     options = {"slack": slack, "margin": margin, "two_sided": two_sided}
     expected = oracle.highs_values([oracle.recall_at_precision(s, t, precision, slack, margin, two_sided) for s, t in batches])
-    newton = newton_values([formulations.recall_at_precision_program(s, t, precision, **options) for s, t in tensors(batches)])
+    solved = solver_values([formulations.recall_at_precision_program(s, t, precision, **options) for s, t in tensors(batches)])
     exact = [tl.lp.recall_at_precision_loss(s, t, precision=precision, **options).item() for s, t in tensors(batches)]
-    agree(exact, 1 + np.array(newton), 1 + np.array(expected))
+    agree(exact, 1 + np.array(solved), 1 + np.array(expected))
 
 
 @pytest.mark.parametrize("make", [formulations.auc_program, lambda s, t: formulations.precision_at_recall_program(s, t, 0.8)])

@@ -1,4 +1,4 @@
-"""The losses of the metric programs: gradients, calling forms, extremes, and what they promise of their metrics."""
+"""The metrics as linear programs: gradients, calling forms, extremes, and bounds on their metrics."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def criterion_of(name: str) -> torch.nn.Module:
     return {**BINARY, **CLASSES}[name]
 
 
-def by_newton(criterion: torch.nn.Module) -> torch.nn.Module:
-    solved = copy.deepcopy(criterion)
-    solved.solver = "newton"
-    return solved
+def with_solver(criterion: torch.nn.Module, solver: str) -> torch.nn.Module:
+    twin = copy.deepcopy(criterion)
+    twin.solver = solver
+    return twin
 
 
 def example(name: str, seed: int, n: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
-    """Float64 scores in general position, all classes present."""
+    """Return float64 scores in general position and a target with all classes present."""
     rng = np.random.default_rng(seed)
     if name in CLASSES:
         return torch.from_numpy(rng.standard_normal((n, 3))), torch.from_numpy(np.arange(n) % 3)
@@ -64,12 +64,12 @@ def value_and_gradient(criterion, scores, target, **options):
 
 
 @every
-def test_exact_and_newton_have_one_value_and_one_gradient(name):
+def test_both_solvers_have_one_value_and_one_gradient(name):
     criterion = criterion_of(name)
     for seed in range(12):
         scores, target = example(name, seed)
         value, gradient = value_and_gradient(criterion, scores, target)
-        solved, solved_gradient = value_and_gradient(by_newton(criterion), scores, target)
+        solved, solved_gradient = value_and_gradient(with_solver(criterion, "lp"), scores, target)
         assert value.item() == pytest.approx(solved.item(), rel=1e-8, abs=1e-8)
         np.testing.assert_allclose(gradient, solved_gradient, rtol=1e-6, atol=1e-6, err_msg=str(seed))
 
@@ -126,11 +126,10 @@ def test_the_order_of_the_samples_does_not_matter(name):
 
 
 @binary
-@pytest.mark.parametrize("solver", ["exact", "newton"])
+@pytest.mark.parametrize("solver", ["exact", "lp"])
 def test_calling_forms(name, solver):
-    """Columns, rows, groups, ignored samples and weights are all the same as single calls."""
-    criterion = copy.deepcopy(criterion_of(name))
-    criterion.solver = solver
+    """Columns, rows, groups, ignored samples and weights give the same as single calls."""
+    criterion = with_solver(criterion_of(name), solver)
     rng = np.random.default_rng(0)
     scores, target = torch.from_numpy(rng.standard_normal((8, 2))), torch.from_numpy(np.arange(16).reshape(8, 2) % 3 == 0)
     single = [value_and_gradient(criterion, scores[:, k], target[:, k]) for k in range(2)]
@@ -152,12 +151,11 @@ def test_calling_forms(name, solver):
 
 
 @every
-@pytest.mark.parametrize("solver", ["exact", "newton"])
+@pytest.mark.parametrize("solver", ["exact", "lp"])
 @pytest.mark.parametrize("size", [1, 3])
 def test_one_class(name, solver, size):
-    """Zero for rankings; labelings are defined, 0/0 counting one."""
-    criterion = copy.deepcopy(criterion_of(name))
-    criterion.solver = solver
+    """A ranking with one class has the value zero; a labeling is defined, with 0/0 = 1."""
+    criterion = with_solver(criterion_of(name), solver)
     shape = (size, 3) if name in CLASSES else (size,)
     for label in (0, 1):
         scores = torch.linspace(-1, 1, 3 * size, dtype=torch.float64)[: int(np.prod(shape))].reshape(shape)
@@ -176,7 +174,7 @@ def test_one_class(name, solver, size):
 
 @pytest.mark.parametrize("name", [name for name in [*BINARY, *CLASSES] if name not in ("costs", "odd ratio")])
 def test_constant_scores_can_train(name):
-    """The gradient of a fresh network points the right way for every class of samples."""
+    """The gradient at constant scores has the right sign for every sample."""
     shape, target = ((6, 3), torch.arange(6) % 3) if name in CLASSES else ((6,), torch.arange(6) < 2)
     _, gradient = value_and_gradient(criterion_of(name), torch.zeros(shape, dtype=torch.float64), target)
     if name in CLASSES:
@@ -189,8 +187,8 @@ def test_constant_scores_can_train(name):
 
 
 @pytest.mark.parametrize("name", sorted(name for name in RANKINGS if "ramp" not in name))
-def test_scores_shifted_by_a_constant_of_position(name):
-    """Rankings: the gradient in the positions sums to zero (phi = identity)."""
+def test_the_gradient_with_respect_to_phi_sums_to_zero(name):
+    """Adding a constant to all phi changes no ranking loss (tested with phi = identity)."""
     rng = np.random.default_rng(0)
     task = criterion_of(name).task
     for _ in range(20):
@@ -238,9 +236,7 @@ def test_one_huge_score_does_not_wipe_out_the_others():
 
 
 def test_bounds():
-    """The ramp and the hinge over its margin are above one minus AUC; the F-score program without a margin is below one minus
-    F.
-    """
+    """Ramp and hinge over margin bound 1 - AUC from above; the F-score program without margin bounds 1 - F from below."""
     rng = np.random.default_rng(0)
     for _ in range(200):
         scores, target = random_scores(rng, 8), rng.permutation(np.arange(8) < rng.integers(1, 8))
@@ -288,9 +284,9 @@ def test_torch_compile(name):
     scores, target = example(name, 1)
     expected, gradient = value_and_gradient(criterion, scores, target)
     compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
-    value, found = value_and_gradient(compiled, scores, target)
+    value, compiled_gradient = value_and_gradient(compiled, scores, target)
     assert value == expected
-    assert torch.equal(found, gradient)
+    assert torch.equal(compiled_gradient, gradient)
 
 
 def test_phi_is_the_callers():
@@ -301,12 +297,76 @@ def test_phi_is_the_callers():
 
     for make in (tl.lp.FScoreLoss, tl.lp.PrecisionAtRecallLoss, tl.lp.RecallAtPrecisionLoss):
         value, gradient = value_and_gradient(make(phi=soft_sign), scores, target)
-        solved, solved_gradient = value_and_gradient(make(phi=soft_sign, solver="newton"), scores, target)
+        solved, solved_gradient = value_and_gradient(make(phi=soft_sign, solver="lp"), scores, target)
         assert value.item() == pytest.approx(solved.item(), abs=1e-8)
         np.testing.assert_allclose(gradient, solved_gradient, atol=1e-6)
         assert make(phi=torch.tanh)(scores, target).item() == pytest.approx(make()(scores, target).item(), rel=1e-12)
         with pytest.raises(ValueError, match=r"phi to map scores to \[-1, 1\]"):
             make(phi=torch.positive)(10 * scores, target)
+
+
+def test_the_f_score_of_four_samples_by_hand():
+    """With phi(s) = s and margin 0: A = 1 + 0.5, B = 0.5, F1 = 2 A / (A + B + P) = 3 / 4."""
+    scores = torch.tensor([1.0, -0.5, 0.5, -1.0], dtype=torch.float64)
+    value, gradient = value_and_gradient(tl.lp.FScoreLoss(margin=0.0, phi=torch.positive), scores, torch.tensor([1, 1, 0, 0]))
+    assert value.item() == 0.25
+    # dF/dA = (2 - F) / (A + B + P) = 1.25 / 4, dF/dB = -F / (A + B + P) = -0.75 / 4. The first and the last sample
+    # have the labels 1 and 0, which do not move.
+    assert gradient.tolist() == [0.0, -1.25 / 4, 0.75 / 4, 0.0]
+
+
+def test_a_single_labeling_is_a_column():
+    for seed in range(20):
+        scores, target = example("f1", seed)
+        for criterion in (tl.lp.FScoreLoss(), tl.lp.FScoreLoss(0.5, margin=0.0), tl.lp.JaccardLoss(margin=0.5)):
+            for labels in (target, target.long(), target.byte(), target.int(), target.float(), target.double()):
+                for values in (scores, scores.float()):
+                    value, gradient = value_and_gradient(criterion, values, labels)
+                    column, column_gradient = value_and_gradient(criterion, values[:, None], labels[:, None])
+                    assert value.dtype == gradient.dtype == values.dtype
+                    assert value.item() == column.item()
+                    assert torch.equal(gradient, column_gradient[:, 0])
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(lambda tensor: (-tensor)._neg_view(), id="negated when it is read"),
+        pytest.param(lambda tensor: torch.stack([tensor, tensor + 9.0], 1)[:, 0], id="with gaps"),
+        pytest.param(lambda tensor: tensor[:1].expand(len(tensor)), id="one value many times"),
+    ],
+)
+def test_unusual_memory(view):
+    def of_given_memory(scores, target):
+        # Unlike a clone, this leaf has the memory of the scores.
+        leaf = scores.detach().requires_grad_()
+        value = tl.lp.fscore_loss(leaf, target)
+        return value.item(), torch.autograd.grad(value, leaf)[0]
+
+    scores, target = torch.tensor([0.3, -1.2, 0.8, 2.0, -0.1]), torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
+    for batch in ((view(scores), target), (scores, view(target)), (view(scores), view(target))):
+        plain = [torch.tensor(tensor.tolist()) for tensor in batch]
+        (value, gradient), (expected, expected_gradient) = of_given_memory(*batch), of_given_memory(*plain)
+        assert value == expected
+        assert torch.equal(gradient, expected_gradient)
+
+
+@pytest.mark.parametrize("zeros", [torch._efficientzerotensor(3), torch._efficientzerotensor(4)[1:]])
+def test_zero_tensors_without_memory(zeros):
+    scores, target = torch.tensor([0.5, -0.5, 1.0]), torch.tensor([1, 0, 1])
+    assert tl.lp.fscore_loss(zeros, target).item() == tl.lp.fscore_loss(torch.zeros(3), target).item()
+    assert tl.lp.fscore_loss(scores, zeros).item() == tl.lp.fscore_loss(scores, torch.zeros(3)).item()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")
+def test_device_modes_and_tracers():
+    scores, target = torch.tensor([0.5, -0.5, 1.0]), torch.tensor([1, 0, 1])
+    expected = tl.lp.fscore_loss(scores, target)
+    with torch.device("meta"):
+        assert tl.lp.fscore_loss(scores, target).item() == expected.item()
+    with pytest.warns(torch.jit.TracerWarning):
+        traced = torch.jit.trace(lambda s: tl.lp.fscore_loss(s, target) * s.sum(), (scores,), check_trace=False)
+    assert traced(scores).item() == pytest.approx((expected * scores.sum()).item())
 
 
 @pytest.mark.parametrize(

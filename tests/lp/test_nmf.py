@@ -1,4 +1,4 @@
-"""Separable nonnegative matrix factorization: planted anchors, gradients, what is refused."""
+"""Separable nonnegative matrix factorization: planted anchors, gradients, bad input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.oracles.linear_programs import Data, highs
 
 
 def planted(rows: int, columns: int, rank: int, noise: float, seed: int) -> tuple[torch.Tensor, list[int]]:
-    """A matrix whose rows are mixtures of some of them, in random order, plus noise; and which these are."""
+    """Return a matrix whose rows are mixtures of its anchor rows, in random order, plus noise; and the anchors."""
     rng = np.random.default_rng(seed)
     anchors = rng.exponential(1.0, (rank, columns))
     shares = np.vstack([np.eye(rank), rng.dirichlet(np.ones(rank), rows - rank)])
@@ -52,25 +52,18 @@ def test_the_program_by_highs():
     for exact, noise in ((True, 0.0), (False, 0.05)):
         V, _ = planted(7, 6, 2, noise, 1)
         program = nmf_program(V / V.sum(1, keepdim=True), 2, exact=exact)
-        parts = (
-            program.c,
-            program.A_ub.to_dense(),
-            program.b_ub,
-            program.A_eq.to_dense(),
-            program.b_eq,
-            program.lower,
-            program.upper,
-        )
-        status, value = highs(Data(*(part.numpy() for part in parts)))
+        arrays = (program.c, program.A_ub, program.b_ub, program.A_eq, program.b_eq, program.lower, program.upper)
+        dense = (array.to_dense() if isinstance(array, tl.lp.SparseMatrix) else array for array in arrays)
+        status, value = highs(Data(*(array.numpy() for array in dense)))
         assert status == "OPTIMAL"
         assert tl.lp.solve(program).objective.item() == pytest.approx(value, abs=1e-8)
 
 
-def test_column_generation_finds_what_the_whole_program_finds():
+def test_column_generation_solves_the_program_of_all_rows():
     for seed in range(3):
         matrix = torch.from_numpy(np.random.default_rng(seed).exponential(1.0, (30, 8)))
-        whole = nmf_program(matrix / matrix.sum(1, keepdim=True), 3)
-        weights = tl.lp.solve(whole).x[: 30 * 30 : 31]
+        program = nmf_program(matrix / matrix.sum(1, keepdim=True), 3)
+        weights = tl.lp.solve(program).x[: 30 * 30 : 31]
         np.testing.assert_allclose(tl.lp.nmf(matrix, 3).weights, weights, atol=1e-3)
 
 

@@ -6,7 +6,10 @@ import torch
 
 
 def fscore_program(scores: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The data of ``max 2 y'z / b`` with ``sum z + b t = b``, ``phi t <= z <= (1 + phi) t``, ``z <= t``; variables ``(z, t)``."""
+    """Return the data of ``max 2 y'z / b`` with ``sum z + b t = b``, ``phi t <= z <= (1 + phi) t``, ``z <= t``.
+
+    Variables: ``(z, t)``. Scores and target may have a batch axis before the axis of the samples.
+    """
     n = scores.shape[-1]
     phi, b = torch.tanh(scores), target.sum(-1, keepdim=True)
     identity, one = torch.eye(n, dtype=scores.dtype).expand(*scores.shape, n), torch.ones_like(scores)[..., None]

@@ -7,32 +7,34 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from taskloss.lp.formulations.nmf import diagonal_places, extreme_rows, nmf_program, tie_costs
+from taskloss.lp.formulations.nmf import diagonal_indices, extreme_rows, nmf_program, tie_costs
 from taskloss.lp.layer import differentiable_solve
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solver import solve
 
-CANDIDATES, MORE = 16, 8
-"""Rows that the program begins with, and that each round adds."""
-ENOUGH = 1e-4
-"""A row that would improve the value by less, per unit of its weight, is not added."""
+FIRST_CANDIDATES = 16
+"""Rows that column generation begins with, at least ``rank``."""
+NEW_CANDIDATES = 8
+"""Rows that each round of column generation adds, at most."""
+PRICING_TOLERANCE = 1e-4
+"""A row is added only if its reduced cost is below minus this."""
 
 
 class Factorization(NamedTuple):
-    """``V ~ F W``."""
+    """Factors of ``V ~ F W``."""
 
     F: Tensor
     """How much of each anchor is in each row, ``(s, rank)``."""
     W: Tensor
-    """The anchors, rows of V, ``(rank, w)``."""
+    """The anchors, which are rows of V, ``(rank, w)``."""
     anchors: Tensor
-    """Which rows they are, int64, from the highest weight to the lowest."""
+    """Their row indices, int64 ``(rank,)``, from the highest weight to the lowest."""
     weights: Tensor
     """The diagonal of C, ``(s,)``: 1 for a clear anchor, 0 for a row that generates nothing."""
 
 
 def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -> Factorization:
-    r"""Factorize a matrix of nonnegative numbers by its own rows: ``rank`` of them, the anchors, generate all the others.
+    r"""Factorize a nonnegative matrix by its own rows: ``rank`` of them, the anchors, generate all the others.
 
     The program of :func:`taskloss.lp.formulations.nmf_program`, on the rows of V divided by their sums, says which rows
     generate the others; rows of zeros take no part. It is solved by column generation, a few rows at a time. The
@@ -46,9 +48,9 @@ def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -
 
     Args:
         V: ``(s, w)``, nonnegative, float32 or float64.
-        rank: how many anchors.
+        rank: the number of anchors.
         exact: demand ``V = C V``, as the paper does; real matrices have no such C, and the error says so.
-        tolerance: of the solver, relative.
+        tolerance: relative tolerance of the solver.
 
     >>> import torch
     >>> V = torch.tensor([[2.0, 0.0, 2.0], [1.0, 1.0, 2.0], [0.0, 3.0, 3.0]])
@@ -58,45 +60,51 @@ def nmf(V: Tensor, rank: int, *, exact: bool = False, tolerance: float = 1e-6) -
     """
     _check_matrix(V, rank)
     sums = V.sum(1)
-    used = torch.nonzero(sums > 0)[:, 0]
-    if rank > len(used):
-        raise ValueError(f"rank={rank}, but only {len(used)} rows of V are not all zero; expected a rank of at most that")
-    rows = (V.detach()[used] / sums.detach()[used, None]).double()
-    allowed, diagonal = _find_generators(rows, rank, exact, tolerance)
+    nonzero = torch.nonzero(sums > 0)[:, 0]
+    if rank > len(nonzero):
+        raise ValueError(f"rank={rank}, but only {len(nonzero)} rows of V are not all zero; expected a rank of at most that")
+    rows = (V.detach()[nonzero] / sums.detach()[nonzero, None]).double()
+    candidates, diagonal = _solve_by_column_generation(rows, rank, exact, tolerance)
     diagonal = diagonal.to(V.dtype)
-    anchors = used[allowed[torch.argsort(diagonal, descending=True, stable=True)[:rank]]]
-    weights = V.new_zeros(len(V)).index_copy(0, used[allowed], diagonal)
-    F = V.new_zeros(len(V), rank).index_copy(0, used, _shares(V[anchors], V[used]))
+    anchors = nonzero[candidates[torch.argsort(diagonal, descending=True, stable=True)[:rank]]]
+    weights = V.new_zeros(len(V)).index_copy(0, nonzero[candidates], diagonal)
+    F = V.new_zeros(len(V), rank).index_copy(0, nonzero, _mixtures(V[anchors], V[nonzero]))
     return Factorization(F, V[anchors], anchors, weights)
 
 
-def _find_generators(rows: Tensor, rank: int, exact: bool, tolerance: float) -> tuple[Tensor, Tensor]:
-    """The rows that take part and their ``C_jj``: the program of all rows, solved by column generation.
+def _solve_by_column_generation(rows: Tensor, rank: int, exact: bool, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Solve the program of all rows; return the candidates, ascending, and their ``C_jj`` (that of the other rows is 0).
 
-    The program of a few candidates is solved; then every other row j is priced. With the duals N of ``C V + E = V`` and mu of the
-    trace, a unit of ``C_jj`` allows a unit of each ``C_ij``, so its cost falls by what
-    ``delta p_j + mu + (N V')_jj + sum_{i != j} min(0, (N V')_ij)`` is below zero. The rows that gain most join the candidates,
-    until none gains.
+    In the restricted program only the candidates can be anchors. Its duals are N, ``(s, w)``, of ``C V + E = V`` and mu of
+    ``tr C = r``; a reduced cost is ``cost + A' dual``. The duals price every other row j: a unit of ``C_jj`` has its own reduced
+    cost, and it allows up to one unit of each ``C_ij``, which is used where the reduced cost of ``C_ij`` is negative. With
+    ``M = N V'`` these reduced costs are ``delta p_j + mu + M_jj`` and ``M_ij``, so the row as a whole has
+
+        ``delta p_j + mu + M_jj + sum_{i != j} min(0, M_ij)``.
+
+    The rows where this is lowest join the candidates. When it is negative for none, the solution is optimal for all rows.
     """
     size, width = rows.shape
-    allowed = torch.arange(size, device=rows.device) if exact else extreme_rows(rows, max(CANDIDATES, rank))
+    candidates = torch.arange(size, device=rows.device) if exact else extreme_rows(rows, max(FIRST_CANDIDATES, rank))
     while True:
-        solution = solve(nmf_program(rows, rank, exact=exact, candidates=allowed), tolerance=tolerance).check()
-        products = solution.dual_eq[:-1].reshape(size, width) @ rows.T
-        own = products.diagonal()
-        change = tie_costs(rows) + solution.dual_eq[-1] + own + products.clamp(max=0.0).sum(0) - own.clamp(max=0.0)
-        change[allowed] = 0.0
-        best = torch.argsort(change, stable=True)[:MORE]
-        gains = best[change[best] < -ENOUGH]
-        if exact or not len(gains):
-            return allowed, solution.x[diagonal_places(allowed)]
-        allowed = torch.cat([allowed, gains]).sort().values
+        solution = solve(nmf_program(rows, rank, exact=exact, candidates=candidates), tolerance=tolerance).check()
+        N, mu = solution.dual_eq[:-1].reshape(size, width), solution.dual_eq[-1]
+        M = N @ rows.T
+        M_jj = M.diagonal()
+        reduced_costs = tie_costs(rows) + mu + M_jj + M.clamp(max=0.0).sum(0) - M_jj.clamp(max=0.0)
+        reduced_costs[candidates] = 0.0
+        lowest = torch.argsort(reduced_costs, stable=True)[:NEW_CANDIDATES]
+        entering = lowest[reduced_costs[lowest] < -PRICING_TOLERANCE]
+        if exact or not len(entering):
+            return candidates, solution.x[diagonal_indices(candidates)]
+        candidates = torch.cat([candidates, entering]).sort().values
 
 
-def _shares(W: Tensor, V: Tensor) -> Tensor:
-    """The F of at least zero with the least ``|V - F W|_1``: one small program a row, all in one call."""
+def _mixtures(W: Tensor, V: Tensor) -> Tensor:
+    """Return the nonnegative F with the least ``|V - F W|_1``: one small program per row of V, all in one call."""
     scale = V.detach().sum(1, keepdim=True)
     rank, width = W.shape
+    # Variables of a row: F_i, then the positive and the negative part of the residual.
     residual = torch.eye(width, dtype=torch.float64, device=V.device)
     program = LinearProgram(
         torch.cat([W.new_zeros(rank), W.new_ones(2 * width)]).double().detach(),

@@ -1,10 +1,10 @@
 r"""Areas of several classes as one linear program: AUC-mu (Kleiman and Page 2019) and one-versus-all.
 
-Deciding for class k costs ``G_k = sum_t f_t cost[t, k]``, so class a is preferred to b in the measure of ``G_b - G_a``; with 0/1
-costs that is ``f_a - f_b``. For a < b, a sample of class a should have it higher than a sample of class b.
+Deciding for class k costs ``G_k = sum_t f_t cost[t, k]``, so ``G_b - G_a`` says how far class a is preferred to b; with 0/1
+costs that is ``f_a - f_b``. For a < b, a sample of class a should have a higher value of it than a sample of class b.
 
 Meng et al. (2021) write the same with a factor ``d_ij`` (2 for 0/1 costs, which halves the margin), count ties as right and add
-all the pairs of samples up. Here the cost of a pair of samples is what the metric gives it: AUC-mu is the mean over pairs of
+up all pairs of samples. Here the cost of a pair of samples is its weight in the metric: AUC-mu is the mean over pairs of
 classes of the mean over their samples. ``weighted=False`` is the paper's plain sum.
 """
 
@@ -27,19 +27,19 @@ KINDS = ("binary_costs", "costs", "one_vs_all")
 def class_auc_program(
     scores: Tensor, target: Tensor, *, margin: float = 1.0, kind: str = KINDS[0], cost: Any = None, weighted: bool = True
 ) -> LinearProgram:
-    r"""All the pairs of samples of different classes, each with a variable ``z >= e - gap``, ``z >= 0``.
+    r"""Return the program of all pairs of samples of different classes, each with a variable ``z >= e - gap``, ``z >= 0``.
 
-    ``kind="binary_costs"`` and ``"costs"`` (with ``cost[target, predicted]``): AUC-mu. ``"one_vs_all"``: the samples of each
-    class against all the others, by the class's own score. Pairs of classes (classes) without samples on both sides are left
-    out.
+    ``kind="binary_costs"`` and ``"costs"`` (with ``cost[target, predicted]``) are AUC-mu. ``"one_vs_all"`` compares the samples
+    of each class with all the others, by the class's own score. Rankings (of pairs of classes, or of classes) without samples
+    on both sides are left out.
 
     Args:
         scores: ``(n, K)``.
         target: class indices, ``(n,)``.
-        margin: by how much the right one should be ahead.
-        kind: what is compared.
+        margin: by how much the right sample should be ahead.
+        kind: which rankings, see above.
         cost: for ``kind="costs"``.
-        weighted: the value is the mean over pairs of classes (over classes) of the mean over pairs of samples; else the sum.
+        weighted: whether the value is the mean over rankings of the mean over their pairs of samples, or the sum over all pairs.
 
     >>> import taskloss as tl
     >>> scores = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.0, 0.0]])
@@ -48,25 +48,25 @@ def class_auc_program(
     0.0
     """
     check_positive("margin", margin)
-    groups = class_gaps(scores, target, kind, cost)
-    if not groups:
+    rankings = _class_gaps(scores, target, kind, cost)
+    if not rankings:
         raise ValueError("all samples have one class, so there are no pairs; expected samples of at least two classes")
-    weights = [1.0 / (len(groups) * len(gaps)) if weighted else 1.0 for gaps in groups]
-    costs = torch.cat([torch.full_like(gaps, weight) for gaps, weight in zip(groups, weights, strict=True)])
-    return pairwise_program(torch.cat(groups), margin, costs)
+    weights = [1.0 / (len(rankings) * len(gaps)) if weighted else 1.0 for gaps in rankings]
+    costs = torch.cat([torch.full_like(gaps, weight) for gaps, weight in zip(rankings, weights, strict=True)])
+    return pairwise_program(torch.cat(rankings), margin, costs)
 
 
-def class_gaps(scores: Tensor, target: Tensor, kind: str, cost: Any) -> list[Tensor]:
-    """The gaps of each pair of classes, or of each class against the rest, that has any."""
+def _class_gaps(scores: Tensor, target: Tensor, kind: str, cost: Any) -> list[Tensor]:
+    """Return the gaps of all pairs of samples of each ranking that has any."""
     check_choice("kind", kind, KINDS)
     classes = scores.shape[1]
     if kind == "one_vs_all":
-        sides = [(scores[target == k, k], scores[target != k, k]) for k in range(classes)]
+        rankings = [(scores[target == k, k], scores[target != k, k]) for k in range(classes)]
     else:
         merits = scores if kind == "binary_costs" else -scores @ _cost_tensor(cost, scores)
-        margins = [(merits[:, a] - merits[:, b], a, b) for a, b in combinations(range(classes), 2)]
-        sides = [(value[target == a], value[target == b]) for value, a, b in margins]
-    return [(ahead[:, None] - behind).reshape(-1) for ahead, behind in sides if len(ahead) and len(behind)]
+        preferences = [(merits[:, a] - merits[:, b], a, b) for a, b in combinations(range(classes), 2)]
+        rankings = [(values[target == a], values[target == b]) for values, a, b in preferences]
+    return [(ahead[:, None] - behind).reshape(-1) for ahead, behind in rankings if len(ahead) and len(behind)]
 
 
 def _cost_tensor(cost: Any, scores: Tensor) -> Tensor:
