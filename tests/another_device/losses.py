@@ -25,7 +25,7 @@ def check(loss, scores, target):
     torch.testing.assert_close(gradient.cpu(), expected_gradient)
 
 
-@pytest.mark.parametrize("solver", ["exact", "newton"])
+@pytest.mark.parametrize("solver", ["exact", "lp"])
 @pytest.mark.parametrize(
     "make_loss",
     [
@@ -43,7 +43,7 @@ def test_metrics_as_linear_programs(make_loss, solver):
     check(make_loss(solver=solver), torch.randn(30, generator=generator) + target.float(), target)
 
 
-@pytest.mark.parametrize("solver", ["exact", "newton"])
+@pytest.mark.parametrize("solver", ["exact", "lp"])
 def test_several_classes(solver):
     scores = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
     check(tl.lp.MultiClassAUCLoss(solver=solver), scores, torch.arange(30) % 3)
