@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from taskloss.tables import Table, TableEncoder, TableError, binary_target, graded_target
-from taskloss.tables.encoder import MOST_CATEGORIES
+from taskloss.tables.encoder import MAX_CATEGORIES
 
 
 def table_of(**columns) -> Table:
@@ -106,14 +106,14 @@ def test_encoding_other_tables():
         encoder.encode(table_of(c=["a"]))
     with pytest.raises(TableError, match="row 2, column 'x' of data.csv: 'two' is not a number"):
         encoder.encode(table_of(c=["a", "b"], x=["1", "two"]))
-    with pytest.raises(TableError, match="no fitted encoder"):
+    with pytest.raises(TableError, match="not a fitted encoder"):
         TableEncoder.from_dict({"columns": [{"kind": "numeric"}]})
 
 
 def test_most_frequent_categories_are_kept():
     cells = [f"c{i:03}" for i in range(50) for _ in range(2 + i)]
     encoder = TableEncoder.fit(table_of(c=cells))
-    assert encoder.feature_names == [*(f"c = c{i:03}" for i in range(50 - MOST_CATEGORIES, 50)), "c other"]
+    assert encoder.feature_names == [*(f"c = c{i:03}" for i in range(50 - MAX_CATEGORIES, 50)), "c other"]
 
 
 def test_huge_numbers_stay_finite():
