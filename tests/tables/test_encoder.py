@@ -44,6 +44,11 @@ def test_ambiguous_numbers_are_no_numbers(cells):
     assert not table_of(x=cells).kind("x").numeric
 
 
+def test_median_of_the_largest_numbers_is_finite():
+    (rule,) = TableEncoder.fit(table_of(x=["8.9e307", "", "9.1e307"])).rules
+    assert rule.median == 9.0e307
+
+
 def test_junk_among_numbers_is_named():
     cells = [str(n) for n in range(40)]
     cells[16] = "oops"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from taskloss.tables import TableError, read_table
-from taskloss.tables.text import ROWS_A_CHUNK
+from taskloss.tables.text import CHUNK_ROWS
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_relatives_of_csv(file, content, name):
 
 
 def test_more_rows_than_a_chunk(file):
-    rows = ROWS_A_CHUNK + 3
+    rows = CHUNK_ROWS + 3
     table = read_table(file("n,parity\n" + "".join(f"{n},{'odd' if n % 2 else 'even'}\n" for n in range(rows))))
     np.testing.assert_array_equal(table.numbers("n"), np.arange(rows))
     np.testing.assert_array_equal(table.categories("parity").codes, np.arange(rows) % 2)

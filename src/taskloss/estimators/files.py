@@ -18,7 +18,7 @@ from taskloss.estimators.problem import Problem
 
 FORMAT = 1
 NOT_STORED = ("module", "callback", "checkpoint")
-"""Settings that a file does not hold: they are code or a place on this machine."""
+"""Settings that a file does not hold: they are code, or a path on this machine."""
 
 
 def save(estimator: Any, path: Path) -> Path:

@@ -41,7 +41,7 @@ class NumericRule:
     def refit(self, table: Table) -> NumericRule:
         values = table.numbers(self.name, self.style)
         known = values[~np.isnan(values)]
-        return replace(self, median=float(np.median(known))) if len(known) else self
+        return replace(self, median=_median(known)) if len(known) else self
 
     def encode(self, table: Table) -> list[np.ndarray]:
         values = table.numbers(self.name, self.style)
@@ -191,6 +191,11 @@ def _rule(record: Mapping[str, Any]) -> Rule:
     return CategoricalRule(**{**fields, "categories": tuple(fields["categories"])})
 
 
+def _median(values: np.ndarray) -> float:
+    """Return the median; the values are halved first, because the sum of the two middle ones may overflow."""
+    return 2 * float(np.median(values / 2))
+
+
 def _fit_numeric(table: Table, name: str, style: NumberStyle) -> tuple[NumericRule | None, str]:
     values = table.numbers(name, style)
     absent = np.isnan(values)
@@ -202,7 +207,7 @@ def _fit_numeric(table: Table, name: str, style: NumberStyle) -> tuple[NumericRu
             return None, f"column {name!r} is left out: it is {present[0]:g} everywhere"
         if len(values) >= 10 and np.array_equal(values, values[0] + np.arange(len(values))):
             return None, f"column {name!r} is left out: it counts the rows"
-    return NumericRule(name, float(np.median(present)), bool(absent.any()), style), ""
+    return NumericRule(name, _median(present), bool(absent.any()), style), ""
 
 
 def _frequent(counts: np.ndarray, rows: int) -> list[int]:
