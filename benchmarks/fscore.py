@@ -48,7 +48,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 import taskloss as tl
-from taskloss.training import Criterion, Samples, TrainingSettings, build_mlp, train
+from taskloss.training import Criterion, TrainingData, TrainingSettings, build_mlp, train
 
 NAMES = (
     *("bin_adult", "bin_annthyroid", "bin_mammography", "bin_pageblocks", "bin_pendigits", "bin_satimage2", "bin_shuttle"),
@@ -122,7 +122,7 @@ def make_split(data: tuple[np.ndarray, np.ndarray], condition: str, seed: int) -
     """The samples of one seed, training and validation labels as the condition says."""
     training, validation, test = split_samples(*data, seed)
     rng = np.random.default_rng(seed)
-    noisy = [Samples(part.features, corrupt(part.target, condition, rng)) for part in (training, validation)]
+    noisy = [TrainingData(part.features, corrupt(part.target, condition, rng)) for part in (training, validation)]
     return Split(*noisy, test)
 
 
@@ -148,7 +148,7 @@ def fit(net: nn.Sequential, criterion: Criterion, split: Split, budget: Training
 
 
 @torch.no_grad()
-def centre(net: nn.Sequential, samples: Samples) -> None:
+def centre(net: nn.Sequential, samples: TrainingData) -> None:
     """Move the bias of the last layer so that score 0 is the threshold of the best F1."""
     *_, last, _ = net
     last.bias -= best_threshold(net(samples.features), samples.target)[1]

@@ -36,7 +36,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 import taskloss as tl
-from taskloss.training import Samples, TrainingSettings, build_mlp, train
+from taskloss.training import TrainingData, TrainingSettings, build_mlp, train
 
 FOLDS = 5
 ITERATIONS, PATIENCE = 300, 75
@@ -130,7 +130,9 @@ def ranknet(training: Documents, settings: Settings) -> Criterion:
 
 def run_net(make: MakeCriterion, fold: Fold, settings: Settings, seed: int) -> tuple[Record, np.ndarray]:
     """Train the net with one loss: validation NDCG@10 and the test scores."""
-    training, validation, test = (Samples(torch.from_numpy(part.features), torch.from_numpy(part.relevance)) for part in fold)
+    training, validation, test = (
+        TrainingData(torch.from_numpy(part.features), torch.from_numpy(part.relevance)) for part in fold
+    )
     net = build_mlp(training.features.shape[1], seed=seed)
     budget = TrainingSettings(ITERATIONS, PATIENCE, settings["learning_rate"], settings["weight_decay"])
 

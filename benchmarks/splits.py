@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor, nn
 
-from taskloss.training import Samples
+from taskloss.training import TrainingData
 
 TEST_FRACTION = 0.4
 VALIDATION_FRACTION = 0.3
@@ -20,9 +20,9 @@ VALIDATION_FRACTION = 0.3
 class Split(NamedTuple):
     """The samples of one seed, ready for a network."""
 
-    training: Samples
-    validation: Samples
-    test: Samples
+    training: TrainingData
+    validation: TrainingData
+    test: TrainingData
 
 
 def split_samples(features: np.ndarray, target: np.ndarray, seed: int) -> Split:
@@ -39,8 +39,8 @@ def split_samples(features: np.ndarray, target: np.ndarray, seed: int) -> Split:
     quantiles = QuantileTransformer(n_quantiles=min(1000, len(training)), output_distribution="normal", random_state=seed)
     quantiles.fit(training)
 
-    def prepare(raw: np.ndarray, labels: np.ndarray) -> Samples:
-        return Samples(torch.as_tensor(quantiles.transform(raw), dtype=torch.float32), torch.as_tensor(labels))
+    def prepare(raw: np.ndarray, labels: np.ndarray) -> TrainingData:
+        return TrainingData(torch.as_tensor(quantiles.transform(raw), dtype=torch.float32), torch.as_tensor(labels))
 
     return Split(prepare(training, training_target), prepare(validation, validation_target), prepare(test, test_target))
 

@@ -373,7 +373,7 @@ def test_bad_settings():
 def test_bad_data(table):
     features, target = table
     objective, zeros = boosting.lightgbm_objective("average_precision"), np.zeros(4)
-    with pytest.raises(ValueError, match=r"shape \(4, 2\).*one model a class"):
+    with pytest.raises(ValueError, match=r"shape \(4, 2\).*one model per class"):
         objective(np.zeros(4), np.zeros((4, 2)))
     with pytest.raises(ValueError, match="group sizes sum to 3, but there are 4"):
         objective(np.array([0, 1, 0, 1]), zeros, None, np.array([1, 2]))

@@ -13,17 +13,17 @@ from torch import nn
 
 import taskloss as tl
 from taskloss.metrics import average_precision_score, roc_auc_score
-from taskloss.training import Checkpoint, Progress, Samples, TrainingSettings, build_mlp, train
-from taskloss.training.samples import Batches
+from taskloss.training import Checkpoint, Progress, TrainingData, TrainingSettings, build_mlp, train
+from taskloss.training.data import Batches
 
 SHORT = TrainingSettings(iterations=30)
 
 
-def noisy_samples(seed: int, n: int = 200) -> Samples:
+def noisy_samples(seed: int, n: int = 200) -> TrainingData:
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(n, 4, generator=generator)
     target = (features[:, 0] + torch.randn(n, generator=generator) > 1).long()
-    return Samples(features, target)
+    return TrainingData(features, target)
 
 
 def weights_of(model: nn.Module) -> list[torch.Tensor]:
@@ -114,7 +114,7 @@ def test_progress_is_told_after_each_step(direct):
 def test_one_class_validation_is_an_error(direct):
     samples = noisy_samples(1)
     with pytest.raises(ValueError, match="both classes"):
-        train(build_mlp(4), direct, noisy_samples(0), Samples(samples.features, torch.zeros_like(samples.target)))
+        train(build_mlp(4), direct, noisy_samples(0), TrainingData(samples.features, torch.zeros_like(samples.target)))
 
 
 def test_nothing_to_train_is_an_error(direct):
@@ -143,7 +143,7 @@ def test_large_sets_are_trained_in_batches_that_look_like_the_whole():
         return nn.functional.soft_margin_loss(scores, 2.0 * target - 1)
 
     target = torch.arange(1000) % 10 == 0
-    samples = Samples(torch.arange(1000.0)[:, None] / 1000, target)
+    samples = TrainingData(torch.arange(1000.0)[:, None] / 1000, target)
     train(build_mlp(1), criterion, samples, samples, settings=TrainingSettings(iterations=10, batch_size=200))
     assert sizes == [200] * 10
     assert all(19 <= share <= 21 for share in shares)
@@ -152,23 +152,23 @@ def test_large_sets_are_trained_in_batches_that_look_like_the_whole():
 
 def test_every_epoch_sees_every_sample_once_in_a_new_order():
     target = torch.tensor([0, 1, 1, 0, 2, 2, 0])
-    batches = Batches(Samples(torch.arange(7.0)[:, None], target), batch_size=3, seed=4)
+    batches = Batches(TrainingData(torch.arange(7.0)[:, None], target), batch_size=3, seed=4)
     epochs = [torch.cat([batches.of_step(3 * epoch + place).features[:, 0] for place in range(3)]) for epoch in range(4)]
     assert all(torch.equal(epoch.sort().values, torch.arange(7.0)) for epoch in epochs)
     assert not torch.equal(epochs[0], epochs[1])
-    again = Batches(Samples(torch.arange(7.0)[:, None], target), batch_size=3, seed=4)
+    again = Batches(TrainingData(torch.arange(7.0)[:, None], target), batch_size=3, seed=4)
     assert torch.equal(again.of_step(11).features, batches.of_step(11).features), "a step does not depend on those before it"
 
 
 def test_queries_stay_in_one_piece():
     groups = torch.arange(60) % 7
-    batches = Batches(Samples(torch.zeros(60, 1), torch.zeros(60), groups), batch_size=20, seed=0)
+    batches = Batches(TrainingData(torch.zeros(60, 1), torch.zeros(60), groups), batch_size=20, seed=0)
     parts = [batches.of_step(step).groups.unique() for step in range(3)]
     assert sorted(torch.cat(parts).tolist()) == list(range(7))
 
 
 def test_criterion_and_metric_get_the_groups_of_their_rows():
-    samples = Samples(torch.randn(60, 1), torch.arange(60) % 2, torch.arange(60) // 6)
+    samples = TrainingData(torch.randn(60, 1), torch.arange(60) % 2, torch.arange(60) // 6)
     seen = []
 
     def metric(scores, target, *, groups):
@@ -232,7 +232,7 @@ from taskloss.training import *
 folder, kill_at = Path(sys.argv[1]), int(sys.argv[2])
 torch.manual_seed(0)
 features = torch.randn(90, 4)
-samples = Samples(features, (features[:, 0] + torch.randn(90) > 1).long())
+samples = TrainingData(features, (features[:, 0] + torch.randn(90) > 1).long())
 settings = TrainingSettings(iterations=40, patience=40, batch_size=int(sys.argv[3]), averaging=float(sys.argv[4]))
 model = build_mlp(4, dropout=0.3)
 

@@ -1,4 +1,4 @@
-"""Files of tensors and facts: safetensors with JSON in its header, never pickle, written as a whole or not at all."""
+"""Files of tensors and facts: safetensors with JSON in its header, never pickle, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from torch import Tensor
 
 _FACTS = "taskloss"
-"""The one key of the header's metadata. Of several, the order in the file is not fixed: equal models would differ."""
+"""The only key of the header's metadata. The order of several keys is not fixed, so equal models would give different files."""
 
 
 def replace_file(path: Path, content: bytes) -> Path:
-    """Write ``path`` as a whole or not at all: neither a reader nor a crash, of the machine too, meets half a file."""
+    """Write ``path`` completely or not at all: readers never see half a file, not even after the machine has crashed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -28,24 +28,29 @@ def replace_file(path: Path, content: bytes) -> Path:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
-    """One file with the tensors by name and the facts as JSON; the same content gives the same bytes."""
+    """Write one file with the tensors by name and the facts as JSON; the same content gives the same bytes."""
     # Copies: safetensors refuses tensors that share memory, such as tied weights.
     copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in sorted(tensors.items())}
     return replace_file(path, _safetensors().torch.save(copies, {_FACTS: json.dumps(facts, sort_keys=True)}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What :func:`write_tensors` wrote, on the CPU."""
+    """Read the tensors, on the CPU, and the facts that :func:`write_tensors` wrote."""
     library = _safetensors()
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
         with library.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         return tensors, json.loads(metadata[_FACTS])
     except (library.SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} was not written by taskloss, or is damaged: {error}") from error
+
+
+def tensors_under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose name begins with ``prefix`` and a dot, without that beginning."""
+    return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
 def _safetensors() -> Any:

@@ -1,44 +1,45 @@
 r"""The direct gradient for gradient boosting: objectives and metrics for LightGBM and XGBoost.
 
-Boosting asks an objective for two numbers a sample, a gradient :math:`G_i` and a curvature :math:`H_i`, grows a tree on them and
-gives each leaf the value
+Boosting asks an objective for two numbers per sample, a gradient :math:`G_i` and a hessian :math:`H_i`. It grows a tree on them
+and gives each leaf the value
 
 .. math:: v = -\frac{\sum_i G_i}{\sum_i H_i + \lambda}, \qquad \text{times the learning rate.}
 
-**Gradient.** :math:`G_i = n g_i`, with :math:`g` the gradient of :class:`taskloss.DirectLoss` in the n scores. The task loss is
-*one* number of all samples, so :math:`g_i` shrinks with their number; a boosting loss is a *sum* over samples. The factor n
-makes the two alike, so that settings in units of the hessian (``min_sum_hessian_in_leaf``, ``min_child_weight``, ``lambda``) mean
-what they always do. Without lambda, the factor cancels from the leaf values.
+**Gradient.** :math:`G_i = n g_i`, where :math:`g` is the gradient of :class:`taskloss.DirectLoss` with respect to the n scores.
+The task loss is *one* number for all samples, so :math:`g_i` shrinks as their number grows; a boosting loss is a *sum* over
+samples. The factor n makes the two comparable, so that settings in units of the hessian (``min_sum_hessian_in_leaf``,
+``min_child_weight``, ``lambda``) have their usual meaning. Without lambda, the factor cancels from the leaf values.
 
-**Hessian.** The gradient is piecewise constant: its derivative says nothing. But the direct gradient of a sample is there while
-its score lies within about epsilon of a place where the answer changes, and is gone when the score has moved on by that much.
-So its slope falls from :math:`|G_i|` to 0 over a distance :math:`\epsilon`. Three choices:
+**Hessian.** The gradient is piecewise constant, so its derivative carries no information. But a sample has a direct gradient
+while its score lies within about epsilon of a point where the answer changes, and none once the score has moved on by that much.
+So the gradient falls from :math:`|G_i|` to 0 over a distance :math:`\epsilon`. There are three choices:
 
 ``"secant"`` :math:`H_i = |G_i| / \epsilon`
-    The secant of that fall. A sample alone asks for a step of exactly :math:`\epsilon`, a leaf moves by :math:`\epsilon` times
-    the share by which its samples agree, :math:`v = -\epsilon \sum G_i / \sum |G_i|`, and samples without a gradient do not
-    hold it back. A floor of ``FLOOR`` times the mean keeps leaves with next to no gradient at rest.
+    The secant of that fall. A single sample steps by exactly :math:`\epsilon`. A leaf moves by :math:`\epsilon` times the degree
+    to which its samples agree, :math:`v = -\epsilon \sum G_i / \sum |G_i|`, and samples without a gradient do not slow it down.
+    A lower bound of ``FLOOR`` times the mean keeps leaves with almost no gradient in place.
 ``"constant"`` :math:`H_i = \operatorname{mean}_{G_j \ne 0} |G_j| / \epsilon`
-    The mean secant for every sample, those without a gradient too: plain functional gradient descent in units in which a usual
-    learning rate fits. Settled samples hold their leaves back. The task's own weights cancel from both of these.
+    The mean secant for every sample, including those without a gradient: plain functional gradient descent, in units that suit a
+    usual learning rate. Samples without a gradient slow their leaves down. The task's own weights cancel from this and from the
+    secant.
 ``"balanced"`` :math:`H_i = n / (2 P)` for positives, :math:`n / (2 N)` for negatives
-    For rankings; of queries, each gets an even part of n. The feature of a ranking has entries of size 1/P and 1/N, so this
-    measures each sample in its own unit. At
-    constant scores the gradient is :math:`-n/(P \epsilon)` and :math:`n/(N \epsilon)`: each sample asks for a step of
-    :math:`2/\epsilon`, the same as in logistic boosting from even odds (:math:`g = 1/2`, :math:`h = 1/4`).
+    For rankings; with queries, each query has an equal part of n. The feature of a ranking has entries of size 1/P and 1/N, so
+    this measures each sample in its own unit. At constant scores the gradient is :math:`-n/(P \epsilon)` for positives and
+    :math:`n/(N \epsilon)` for negatives: each sample steps by :math:`2/\epsilon`, the same as in logistic boosting from even odds
+    (:math:`g = 1/2`, :math:`h = 1/4`).
 
 **Constant start.** All scores are equal in the first round. The tie rule averages over the orders of tied samples, so the
-gradient is useful there and does not depend on the order of the rows. For metrics of labels, where nothing is found yet, the
-positive update has nothing to step away from: warm up, or use ``update="negative"``.
+gradient is useful there and does not depend on the order of the rows. For metrics of labels, the positive update has no gradient
+while no positive sample is predicted so: warm up, or use ``update="negative"``.
 
-**Epsilon** is a unit of the scores: with the secant or the constant hessian, scores and epsilon k times as large make steps k
-times as large. From a constant start it therefore changes nothing but the scale of the scores (while ``lambda`` and the least
-hessian of a leaf do not matter). After a warm-up, whose scores have a scale of their own, it does matter.
+**Epsilon** has the unit of the scores: with the secant or the constant hessian, scores and epsilon k times as large give steps k
+times as large. From a constant start it therefore only changes the scale of the scores (as long as ``lambda`` and the minimum
+hessian of a leaf have no effect). After a warm-up, whose scores have a scale of their own, it does matter.
 
-**Warm-up.** :func:`train_lightgbm` and :func:`train_xgboost` give the first rounds to the objective of the library.
+**Warm-up.** :func:`train_lightgbm` and :func:`train_xgboost` use the library's own objective in the first rounds.
 
-Song, Schwing, Zemel, Urtasun, *Training deep neural networks via direct loss minimization*, ICML 2016, for the gradient;
-Friedman, *Greedy function approximation: a gradient boosting machine*, 2001, for the rest.
+The gradient is from Song, Schwing, Zemel, Urtasun, *Training deep neural networks via direct loss minimization*, ICML 2016; the
+rest follows Friedman, *Greedy function approximation: a gradient boosting machine*, 2001.
 """
 
 from __future__ import annotations
@@ -60,17 +61,17 @@ from taskloss.tasks.task import Task
 
 HESSIANS = ("secant", "constant", "balanced")
 FLOOR = 0.01
-"""Of the mean: the least secant hessian."""
+"""Smallest secant hessian, as a share of the mean."""
 
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-# --- what the libraries hand over -------------------------------------------------------------------------------------------
+# --- reading the libraries' calls -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """One call, whichever its form."""
+    """Scores, target and queries of one call, in whichever form the library passed them."""
 
     scores: np.ndarray
     target: np.ndarray
@@ -78,7 +79,7 @@ class _Batch:
 
     @classmethod
     def of_call(cls, first: Any, second: Any, weight: Any, sizes: Any) -> _Batch:
-        """``(preds, data)`` of the native interfaces, or ``(y_true, y_pred, weight, group)`` of the scikit-learn ones."""
+        """Read ``(preds, data)`` of the native interfaces, or ``(y_true, y_pred, weight, group)`` of the scikit-learn ones."""
         if hasattr(second, "get_label"):
             scores, target, weight, sizes = first, second.get_label(), second.get_weight(), _group_sizes(second)
         elif hasattr(first, "get_label"):
@@ -88,38 +89,39 @@ class _Batch:
         scores, target = np.asarray(scores, np.float64), np.asarray(target)
         if scores.ndim != 1 or scores.shape != target.shape:
             raise ValueError(
-                f"predictions have shape {scores.shape} and labels {target.shape}; expected one score a sample. "
-                "Several classes: train one model a class"
+                f"predictions have shape {scores.shape} and labels {target.shape}; expected one score per sample. "
+                "For several classes, train one model per class"
             )
         if weight is not None and np.size(weight) and not np.all(np.asarray(weight) == 1):
             raise ValueError(
-                "the data have weights, but a metric belongs to the whole ranking or labeling and has none a sample; "
+                "the data have weights, but a metric belongs to the whole ranking or labeling and has no weights per sample; "
                 "leave out weight=, sample_weight=, class_weight= and scale_pos_weight="
             )
-        return cls(scores, _whole_numbers(target), None if sizes is None else _ids(np.asarray(sizes), len(scores)))
+        return cls(scores, _as_integers(target), None if sizes is None else _ids(np.asarray(sizes), len(scores)))
 
 
 def _group_sizes(data: Any) -> np.ndarray | None:
-    """Sizes of the queries of a LightGBM ``Dataset`` or an XGBoost ``DMatrix``; None without queries."""
-    # Older versions of XGBoost tell only where the queries begin; without queries it has none, LightGBM has None.
+    """Return the sizes of the queries of a LightGBM ``Dataset`` or an XGBoost ``DMatrix``; None without queries."""
+    # Older versions of XGBoost only have the index where each query begins. Without queries, XGBoost returns an empty array and
+    # LightGBM None.
     sizes = data.get_group() if hasattr(data, "get_group") else np.diff(data.get_uint_info("group_ptr").astype(np.int64))
     return None if sizes is None or len(sizes) == 0 else np.asarray(sizes)
 
 
 def _ids(sizes: np.ndarray, samples: int) -> np.ndarray:
-    """The query of each sample."""
+    """Return the query index of each sample, from the sizes of the queries."""
     if sizes.ndim != 1 or sizes.sum() != samples:
         raise ValueError(
-            f"the group sizes sum to {sizes.sum()}, but there are {samples} samples; expected how many rows each query has, "
-            "in the order of the rows. From sorted query ids: np.unique(ids, return_counts=True)[1]"
+            f"the group sizes sum to {sizes.sum()}, but there are {samples} samples; expected the number of rows of each query, "
+            "in the order of the rows. Sorted query ids give sizes by np.unique(ids, return_counts=True)[1]"
         )
     return np.repeat(np.arange(len(sizes)), sizes.astype(np.int64))
 
 
-def _whole_numbers(target: np.ndarray) -> np.ndarray:
-    """Labels as integers, where they are: the libraries keep them as float32."""
-    whole = target.astype(np.int64) if np.isfinite(target).all() else target
-    return whole if np.array_equal(whole, target) else target
+def _as_integers(target: np.ndarray) -> np.ndarray:
+    """Return labels as int64 if all of them are integers, else unchanged; the libraries store labels as float32."""
+    integers = target.astype(np.int64) if np.isfinite(target).all() else target
+    return integers if np.array_equal(integers, target) else target
 
 
 # --- objectives and metrics -------------------------------------------------------------------------------------------------
@@ -127,18 +129,18 @@ def _whole_numbers(target: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """What an objective and a metric share. Immutable, and of no state: one may serve several trainings, or the folds of a cv."""
+    """The task and its evaluation, for objectives and metrics. It has no state, so one object can serve several trainings."""
 
     task: Task
     threshold: float
 
     @property
     def __name__(self) -> str:
-        """XGBoost names columns of its log by it."""
+        """Name of the function, which XGBoost uses for a column of its log."""
         return f"loss_of_{_name_of(self.task)}"
 
     def _loss(self, batch: _Batch, *, gradient: bool, **settings: Any) -> tuple[float, np.ndarray | None]:
-        """The task loss, and its direct gradient in the scores."""
+        """Return the task loss, and its direct gradient with respect to the scores if ``gradient``."""
         scores = torch.from_numpy(batch.scores - self.threshold).requires_grad_(gradient)
         groups = None if batch.groups is None else torch.from_numpy(batch.groups)
         value = direct_loss(scores, torch.from_numpy(batch.target), self.task, groups=groups, **settings)
@@ -149,57 +151,60 @@ class _Evaluation:
 
 @dataclass(frozen=True)
 class Objective(_Evaluation):
-    """Gradient and hessian of a task for boosting; made by :func:`lightgbm_objective` and :func:`xgboost_objective`."""
+    """Gradient and hessian of a task for boosting; see :func:`lightgbm_objective` and :func:`xgboost_objective`."""
 
     epsilon: float
     update: str
     hessian: str
 
-    # LightGBM passes weight and group only to functions of four parameters; XGBoost passes weights to one of that name.
+    # LightGBM passes weight and group only to functions of four parameters; XGBoost passes weights by the name sample_weight.
     def __call__(self, first: Any, second: Any, sample_weight: Any = None, group: Any = None) -> Pair:
-        """``(preds, data)`` or ``(y_true, y_pred)``: gradient and hessian, float64 of shape ``(n,)``."""
+        """Return gradient and hessian, float64 of shape ``(n,)``, for ``(preds, data)`` or ``(y_true, y_pred)``."""
         batch = _Batch.of_call(first, second, sample_weight, group)
         _, direct = self._loss(batch, gradient=True, epsilon=self.epsilon, update=self.update)
         gradient = len(batch.scores) * np.asarray(direct)
-        return gradient, self._curvature(batch, gradient)
+        return gradient, self._hessian(batch, gradient)
 
-    def _curvature(self, batch: _Batch, gradient: np.ndarray) -> np.ndarray:
-        moving = np.count_nonzero(gradient)
-        if not moving:
+    def _hessian(self, batch: _Batch, gradient: np.ndarray) -> np.ndarray:
+        nonzero = np.count_nonzero(gradient)
+        if not nonzero:
             return np.ones_like(gradient)
         if self.hessian == "balanced":
             return _balanced(batch)
         secant = np.abs(gradient) / self.epsilon
-        mean = order_free_sum(secant) / moving
+        mean = order_free_sum(secant) / nonzero
         return np.full_like(secant, mean) if self.hessian == "constant" else np.maximum(secant, FLOOR * mean)
 
     def at_threshold(self, threshold: float) -> Objective:
-        """The same for metrics of labels that call a sample positive above this score instead of 0."""
+        """Return the same objective for labels ``score > threshold``."""
         return replace(self, threshold=float(threshold))
 
 
 @dataclass(frozen=True)
 class LightGBMMetric(_Evaluation):
-    """The exact metric, as LightGBM takes it; made by :func:`lightgbm_metric`."""
+    """The exact metric in the form that LightGBM takes; see :func:`lightgbm_metric`."""
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None, group: Any = None) -> tuple[str, float, bool]:
-        """``(preds, data)`` or ``(y_true, y_pred)``: name, value, and that higher is better."""
+        """Return the name, the value, and True for higher is better, for ``(preds, data)`` or ``(y_true, y_pred)``."""
         value, _ = self._loss(_Batch.of_call(first, second, sample_weight, group), gradient=False)
         return _name_of(self.task), 1.0 - value, True
 
 
 @dataclass(frozen=True)
 class XGBoostMetric(_Evaluation):
-    """One minus the exact metric, as XGBoost takes it; made by :func:`xgboost_metric`."""
+    """One minus the exact metric in the form that XGBoost takes; see :func:`xgboost_metric`."""
 
     def __call__(self, first: Any, second: Any, sample_weight: Any = None) -> tuple[str, float] | float:
-        """``(preds, data)``: name and value; ``(y_true, y_pred)``: the value."""
+        """Return name and value for ``(preds, data)``, the value alone for ``(y_true, y_pred)``."""
         value, _ = self._loss(_Batch.of_call(first, second, sample_weight, None), gradient=False)
         return (self.__name__, value) if hasattr(second, "get_label") else value
 
 
 def _balanced(batch: _Batch) -> np.ndarray:
-    """Each class of each query with the same sum, n in all; queries of one class, which have no gradient, get ``FLOOR``."""
+    """Return hessians with the same sum for each class of each query, n in total.
+
+    Samples of queries with one class only have no gradient, and get ``FLOOR``.
+    """
     groups = np.zeros(len(batch.target), np.int64) if batch.groups is None else batch.groups
     cells = 2 * groups + (batch.target > 0).astype(np.int64)
     counts = np.bincount(cells, minlength=2 * (int(groups.max()) + 1)).reshape(-1, 2)
@@ -216,7 +221,7 @@ def _check_task(task: Task | str) -> Task:
     task = as_task(task)
     if task.target_kind not in ("binary", "graded", "labels"):
         raise ValueError(
-            f"{type(task).__name__} has several scores a sample; expected a metric of a ranking or of labels, which has one"
+            f"{type(task).__name__} has several scores per sample; expected a metric of a ranking or of labels, which has one"
         )
     return task
 
@@ -226,8 +231,8 @@ def _make_objective(task: Task | str, epsilon: float, update: str, hessian: str,
     _checks.check_choice("hessian", hessian, HESSIANS)
     if hessian == "balanced" and is_thresholded(task):
         raise ValueError(
-            f"hessian='balanced' is made for rankings, whose gradient has the units 1/P and 1/N; {type(task).__name__} has "
-            "others: use 'secant', which takes them from the gradient"
+            f"hessian='balanced' is for rankings, whose gradient has the units 1/P and 1/N; {type(task).__name__} has other "
+            "units: use 'secant', which takes them from the gradient"
         )
     rate, rule = _checks.check_positive("epsilon", epsilon), _checks.check_choice("update", update, UPDATES)
     return Objective(task, float(threshold), rate, rule, hessian)
@@ -241,17 +246,17 @@ def lightgbm_objective(
     hessian: str = HESSIANS[0],
     threshold: float = 0.0,
 ) -> Objective:
-    """The direct gradient of a task as an objective of LightGBM.
+    """Return the direct gradient of a task as an objective of LightGBM.
 
-    Give it as ``params["objective"]`` to ``lightgbm.train`` or as ``objective=`` to ``LGBMClassifier``, ``LGBMRegressor`` or
-    ``LGBMRanker``; both calling forms and query groups are understood. Predictions are raw scores.
+    Pass it as ``params["objective"]`` to ``lightgbm.train`` or as ``objective=`` to ``LGBMClassifier``, ``LGBMRegressor`` or
+    ``LGBMRanker``; both ways of calling and query groups are supported. Predictions are raw scores.
 
     Args:
-        task: a metric of a ranking or of labels, or the name of one; one score a sample.
-        epsilon: weight of the loss in the augmented inference, in units of the raw scores.
+        task: a metric of a ranking or of labels, or its name; it has one score per sample.
+        epsilon: weight of the task loss in the augmented inference, in units of the raw scores.
         update: ``"positive"`` or ``"negative"``, as for :class:`taskloss.DirectLoss`.
         hessian: ``"secant"``, ``"constant"`` or ``"balanced"`` (rankings); see :mod:`taskloss.boosting`.
-        threshold: for metrics of labels, the raw score above which a sample is called positive.
+        threshold: for metrics of labels, the raw score above which a sample is predicted positive.
 
     >>> import numpy as np
     >>> objective = lightgbm_objective("average_precision")
@@ -270,10 +275,10 @@ def xgboost_objective(
     hessian: str = HESSIANS[0],
     threshold: float = 0.0,
 ) -> Objective:
-    """The direct gradient of a task as an objective of XGBoost; arguments as for :func:`lightgbm_objective`.
+    """Return the direct gradient of a task as an objective of XGBoost; arguments as for :func:`lightgbm_objective`.
 
-    Give it as ``obj=`` to ``xgboost.train`` or as ``objective=`` to ``XGBClassifier`` or ``XGBRegressor``. Queries need the
-    native interface, as ``XGBRanker`` takes no functions. For metrics of labels set ``base_score`` to the threshold.
+    Pass it as ``obj=`` to ``xgboost.train`` or as ``objective=`` to ``XGBClassifier`` or ``XGBRegressor``. Queries need the
+    native interface, because ``XGBRanker`` takes no functions. For metrics of labels set ``base_score`` to the threshold.
 
     >>> import numpy as np
     >>> gradient, hessian = xgboost_objective("roc_auc", hessian="balanced")(np.array([1, 0, 0]), np.zeros(3))
@@ -284,9 +289,9 @@ def xgboost_objective(
 
 
 def lightgbm_metric(task: Task | str, *, threshold: float = 0.0) -> LightGBMMetric:
-    """The exact metric for ``feval=`` of ``lightgbm.train`` or ``eval_metric=`` of ``fit``; set ``metric="None"`` beside it.
+    """Return the exact metric for ``feval=`` of ``lightgbm.train`` or ``eval_metric=`` of ``fit``; also set ``metric="None"``.
 
-    With an objective of LightGBM's own the predictions are probabilities in either form; a metric of labels then needs
+    With LightGBM's own objectives the predictions are probabilities, in both interfaces; a metric of labels then needs
     ``threshold=0.5``.
 
     >>> import numpy as np
@@ -297,9 +302,9 @@ def lightgbm_metric(task: Task | str, *, threshold: float = 0.0) -> LightGBMMetr
 
 
 def xgboost_metric(task: Task | str, *, threshold: float = 0.0) -> XGBoostMetric:
-    """One minus the exact metric for ``custom_metric=`` of ``xgboost.train`` or ``eval_metric=`` of an estimator.
+    """Return one minus the exact metric for ``custom_metric=`` of ``xgboost.train`` or ``eval_metric=`` of an estimator.
 
-    It is the loss, not the metric, since XGBoost's early stopping minimizes every metric that it does not know.
+    It is the loss, not the metric, because XGBoost's early stopping minimizes every metric that it does not know.
 
     >>> import numpy as np
     >>> round(xgboost_metric("average_precision")(np.array([1, 0, 1]), np.array([3.0, 2.0, 1.0])), 4)
@@ -314,30 +319,33 @@ def xgboost_metric(task: Task | str, *, threshold: float = 0.0) -> XGBoostMetric
 def train_lightgbm(
     params: Mapping[str, Any], data: Any, num_boost_round: int, objective: Objective, *, warm_up: int, **options: Any
 ) -> tuple[Any, Objective]:
-    """``lightgbm.train`` with ``params["objective"]`` for the first ``warm_up`` rounds and the direct gradient for the others.
+    """Run ``lightgbm.train`` with ``params["objective"]`` in the first ``warm_up`` rounds and the direct gradient in the others.
 
-    For metrics of labels, the threshold of the second stage is the best one of the training samples after the first: with rare
-    positives all scores may lie below 0, where nothing is found and the positive update has no gradient.
+    For metrics of labels, the threshold of the second stage is the best one on the training samples after the first. With rare
+    positives all scores may lie below 0, where none is predicted positive and the positive update has no gradient.
 
     Args:
-        params: of LightGBM, with the objective of the first stage (``"binary"``, ``"lambdarank"``).
-        data: a ``Dataset`` made with ``free_raw_data=False``, which LightGBM needs to go on from a model.
-        num_boost_round: rounds of both stages.
-        objective: of the second stage.
-        warm_up: rounds of the first stage, fewer than all.
-        options: for ``lightgbm.train`` in the second stage: ``valid_sets``, ``feval``, ``callbacks``. Early stopping sees only
-            its rounds; ``best_iteration`` counts all. Validation sets need ``free_raw_data=False`` too.
+        params: parameters of LightGBM, with the objective of the first stage (``"binary"``, ``"lambdarank"``).
+        data: a ``Dataset`` made with ``free_raw_data=False``, which LightGBM needs to continue from a model.
+        num_boost_round: number of rounds of both stages together.
+        objective: objective of the second stage.
+        warm_up: number of rounds of the first stage, fewer than all.
+        options: arguments of ``lightgbm.train`` in the second stage: ``valid_sets``, ``feval``, ``callbacks``. Early stopping
+            sees only the rounds of this stage; ``best_iteration`` counts all rounds. Validation sets need
+            ``free_raw_data=False`` too.
 
     Returns:
-        The model of all trees, to be called with ``raw_score=True``, and the objective with the threshold in use.
+        The model with all trees, which predicts with ``raw_score=True``, and the objective with the threshold in use.
     """
     import lightgbm
 
-    rounds = _second_stage(num_boost_round, warm_up)
+    rounds = _second_stage_rounds(num_boost_round, warm_up)
     if data.free_raw_data:
-        raise ValueError("lightgbm.Dataset frees its raw data, which the second stage needs; make it with free_raw_data=False")
+        raise ValueError(
+            "this lightgbm.Dataset frees its raw data, which the second stage needs; make it with free_raw_data=False"
+        )
     first = lightgbm.train(dict(params), data, warm_up)
-    objective = _centred(objective, np.asarray(first.predict(data.get_data(), raw_score=True)), data.get_label())
+    objective = _at_best_threshold(objective, np.asarray(first.predict(data.get_data(), raw_score=True)), data.get_label())
     stage = {**params, "objective": objective}
     return lightgbm.train(stage, data, rounds, init_model=first, **options), objective
 
@@ -345,26 +353,26 @@ def train_lightgbm(
 def train_xgboost(
     params: Mapping[str, Any], data: Any, num_boost_round: int, objective: Objective, *, warm_up: int, **options: Any
 ) -> tuple[Any, Objective]:
-    """``xgboost.train`` in two stages; see :func:`train_lightgbm`. Predict with ``output_margin=True``.
+    """Run ``xgboost.train`` in two stages, as :func:`train_lightgbm` does. Predict with ``output_margin=True``.
 
     Args:
-        params: of XGBoost, with the objective of the first stage (``"binary:logistic"``, ``"rank:ndcg"``).
+        params: parameters of XGBoost, with the objective of the first stage (``"binary:logistic"``, ``"rank:ndcg"``).
         data: a ``DMatrix``.
-        num_boost_round: rounds of both stages.
-        objective: of the second stage.
-        warm_up: rounds of the first stage, fewer than all.
-        options: for ``xgboost.train`` in the second stage: ``evals``, ``custom_metric``, ``early_stopping_rounds``.
+        num_boost_round: number of rounds of both stages together.
+        objective: objective of the second stage.
+        warm_up: number of rounds of the first stage, fewer than all.
+        options: arguments of ``xgboost.train`` in the second stage: ``evals``, ``custom_metric``, ``early_stopping_rounds``.
     """
     import xgboost
 
-    rounds = _second_stage(num_boost_round, warm_up)
+    rounds = _second_stage_rounds(num_boost_round, warm_up)
     first = xgboost.train(dict(params), data, warm_up)
-    objective = _centred(objective, first.predict(data, output_margin=True), data.get_label())
+    objective = _at_best_threshold(objective, first.predict(data, output_margin=True), data.get_label())
     return xgboost.train(dict(params), data, rounds, obj=objective, xgb_model=first, **options), objective
 
 
-def _second_stage(rounds: int, warm_up: int) -> int:
-    """How many rounds are left."""
+def _second_stage_rounds(rounds: int, warm_up: int) -> int:
+    """Return the number of rounds after the warm-up."""
     rounds, warm_up = _checks.check_count("num_boost_round", rounds), _checks.check_count("warm_up", warm_up)
     if warm_up >= rounds:
         raise ValueError(
@@ -373,8 +381,8 @@ def _second_stage(rounds: int, warm_up: int) -> int:
     return rounds - warm_up
 
 
-def _centred(objective: Objective, scores: np.ndarray, target: np.ndarray) -> Objective:
-    """With the best threshold of the samples, for metrics of labels."""
+def _at_best_threshold(objective: Objective, scores: np.ndarray, target: np.ndarray) -> Objective:
+    """Return the objective with the best threshold on these samples, for metrics of labels."""
     if not is_thresholded(objective.task):
         return objective
-    return objective.at_threshold(choose_threshold(objective.task, scores.astype(np.float64), _whole_numbers(target)))
+    return objective.at_threshold(choose_threshold(objective.task, scores.astype(np.float64), _as_integers(target)))

@@ -1,12 +1,13 @@
-"""Retrieval and metric learning: from embeddings and labels to one ranking a query.
+"""Retrieval and metric learning: one ranking per query, from embeddings and labels.
 
-Each query ranks the items of a gallery by similarity; those with its label are relevant. Without a gallery the queries search one
-another, and none finds itself: its own place is marked :data:`SELF`. A query is *defined* when its ranking holds a relevant item
-and an irrelevant one; the others (the only image of its class, say) are skipped in every mean.
+Each query ranks the items of a gallery by similarity; the items with its label are relevant. Without a gallery the queries search
+each other, and the entry of a query itself in its own ranking is marked :data:`SELF`. A query is *defined* when its ranking holds
+a relevant item and an irrelevant one; all other queries (such as the only image of a class) are skipped in every mean.
 
-The score matrix of n queries and m items has n m entries, and a graph on top of it holds several more of that size.
-:func:`retrieval_loss` and :func:`retrieval_score` go through it in chunks of queries. The loss is a sum over queries, so the
-gradient in the embeddings is the sum of what each chunk sends back: that is made at once, and the chunk's scores are dropped.
+The score matrix of n queries and m items has n m entries, and autograd keeps several more matrices of that size.
+:func:`retrieval_loss` and :func:`retrieval_score` process it in chunks of queries. The loss is a sum over queries, so its
+gradient with respect to the embeddings is the sum of the gradients of the chunks. The gradient of a chunk is computed at once,
+and its scores are then freed.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from taskloss import _checks
 from taskloss.metrics import average_precision_score
 
 SELF = -1
-"""Marks a query's own place in the target; give it to the losses and metrics as ``ignore_index``."""
+"""Marks a query's own entry in the target; pass it to the losses and metrics as ``ignore_index``."""
 SIMILARITIES = ("cosine", "dot", "euclidean")
 CHUNK_SCORES = 2**20
-"""How many scores are held at a time, unless told otherwise."""
+"""Default number of scores that are held at a time."""
 
 
 def retrieval_rankings(
@@ -37,17 +38,17 @@ def retrieval_rankings(
     gallery_labels: Any = None,
     similarity: str = SIMILARITIES[0],
 ) -> tuple[Tensor, Tensor]:
-    """Scores and target of one ranking a query, for any loss or metric with ``dim=1, ignore_index=SELF``.
+    """Return scores and target with one ranking per query, for any loss or metric with ``dim=1, ignore_index=SELF``.
 
     Args:
         embeddings: the queries, shape ``(n, d)``.
-        labels: their classes, any integers, shape ``(n,)``.
-        gallery: the items to search, shape ``(m, d)``; left out, the queries search one another, itself excluded.
-        gallery_labels: their classes, shape ``(m,)``.
-        similarity: ``"cosine"``, ``"dot"``, or ``"euclidean"``: the distance, negated.
+        labels: classes of the queries, any integers, shape ``(n,)``.
+        gallery: the items to search, shape ``(m, d)``; without it, each query searches all other queries.
+        gallery_labels: classes of the items, shape ``(m,)``.
+        similarity: ``"cosine"``, ``"dot"``, or ``"euclidean"`` (the negated distance).
 
     Returns:
-        Scores ``(n, m)``, differentiable in both sets of embeddings, float32 at least (half precision ties too many
+        Scores ``(n, m)``, differentiable in both sets of embeddings, at least float32 (half precision ties too many
         similarities); and the target ``(n, m)``, int8: 1 for the same label, 0 for another, ``SELF`` for the query itself.
 
     >>> import taskloss as tl
@@ -75,20 +76,22 @@ def retrieval_loss(
     similarity: str = SIMILARITIES[0],
     chunk: int | None = None,
 ) -> Tensor:
-    """The mean loss of the defined queries, in the memory of one chunk of them.
+    """Compute the mean loss of the defined queries, in the memory of one chunk of queries.
 
-    Value and gradient are those of ``criterion(*retrieval_rankings(...), dim=1, ignore_index=SELF)``, up to rounding. The
-    gradient is made together with the value; what the graph keeps has the size of the embeddings. No second derivative.
+    Value and gradient equal those of ``criterion(*retrieval_rankings(...), dim=1, ignore_index=SELF)``, up to rounding. The
+    gradient is computed together with the value, and the graph keeps only tensors of the size of the embeddings. There is no
+    second derivative.
 
     Args:
-        embeddings: the queries; these and the gallery as for :func:`retrieval_rankings`.
-        labels: their classes.
-        criterion: a loss of this library, or any function that takes the same call,
-            ``criterion(scores, target, dim=1, ignore_index=SELF, reduction="sum")``. It only sees queries that are defined.
+        embeddings: the queries; embeddings, labels, gallery and similarity are as for :func:`retrieval_rankings`.
+        labels: classes of the queries.
+        criterion: a loss of this library, or any function with the same call,
+            ``criterion(scores, target, dim=1, ignore_index=SELF, reduction="sum")``. It sees only queries that are defined.
         gallery: the items to search.
-        gallery_labels: their classes.
-        similarity: how to compare.
-        chunk: how many queries are ranked at a time (default: a million scores); it changes memory and speed, not the result.
+        gallery_labels: classes of the items.
+        similarity: the measure of similarity.
+        chunk: number of queries that are ranked at a time (default: about a million scores); it changes memory and speed, not the
+            result.
 
     >>> import taskloss as tl
     >>> embeddings = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]], requires_grad=True)
@@ -100,9 +103,9 @@ def retrieval_loss(
     _checks.check_mean_reduction(criterion)
     search = _prepare(embeddings, labels, gallery, gallery_labels, similarity)
     inputs = (search.queries, search.gallery)
-    wanted = tuple(torch.is_grad_enabled() and tensor.requires_grad for tensor in inputs)
+    needs_grad = tuple(torch.is_grad_enabled() and tensor.requires_grad for tensor in inputs)
     loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = _ChunkedLoss.apply
-    return loss(*inputs, search, criterion, search.chunk_size(chunk), wanted)[0]
+    return loss(*inputs, search, criterion, search.chunk_size(chunk), needs_grad)[0]
 
 
 @torch.no_grad()
@@ -116,11 +119,11 @@ def retrieval_score(
     similarity: str = SIMILARITIES[0],
     chunk: int | None = None,
 ) -> float:
-    """The mean metric of the defined queries, in the memory of one chunk of them; NaN when no query is defined.
+    """Compute the mean metric of the defined queries, in the memory of one chunk of queries; NaN if no query is defined.
 
-    With the default metric that is mean average precision (mAP), equal to
+    With the default metric this is mean average precision (mAP), equal to
     ``average_precision_score(*retrieval_rankings(...), dim=1, ignore_index=SELF)``. Arguments as for :func:`retrieval_loss`;
-    ``metric`` is one of :mod:`taskloss.metrics` or any function that takes the same call.
+    ``metric`` is a score of :mod:`taskloss.metrics` or any function with the same call.
 
     >>> embeddings = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
     >>> retrieval_score(embeddings, [7, 7, 3])
@@ -140,33 +143,33 @@ def retrieval_score(
 
 @dataclass(frozen=True)
 class _Search:
-    """Checked input, embeddings of unit length for the cosine. Rankings are made for some queries at a time."""
+    """Checked queries and gallery; with the cosine, their embeddings have unit length."""
 
     queries: Tensor
     labels: Tensor
     gallery: Tensor
     gallery_labels: Tensor
     similarity: str
-    among_themselves: bool
+    without_gallery: bool
 
     def scores(self, queries: Tensor, gallery: Tensor) -> Tensor:
-        """Similarities, shape ``(len(queries), len(gallery))``."""
-        # Autocast would round similarities to half precision, where the best of them are all alike.
+        """Return similarities, shape ``(len(queries), len(gallery))``."""
+        # Autocast would round similarities to half precision, where the highest ones are all equal.
         with torch.autocast(queries.device.type, enabled=False):
             if self.similarity == "euclidean":
-                # By differences: a matrix product would cancel digits where neighbours are close.
+                # Computed from differences: by a matrix product, the distances of close neighbours would lose digits.
                 return -torch.cdist(queries, gallery, compute_mode="donot_use_mm_for_euclid_dist")
             return queries @ gallery.T
 
     def target(self, rows: Tensor) -> Tensor:
-        """Relevance for the queries ``rows``, int8 of shape ``(len(rows), m)``."""
+        """Return the relevance for the queries ``rows``, int8 of shape ``(len(rows), m)``."""
         target = (self.labels[rows, None] == self.gallery_labels).to(torch.int8)
-        if self.among_themselves:
+        if self.without_gallery:
             target.scatter_(1, rows[:, None], SELF)
         return target
 
     def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The defined queries, up to ``size`` at a time, and their targets."""
+        """Yield the indices of the defined queries, up to ``size`` at a time, and their targets."""
         for rows in torch.split(torch.arange(len(self.labels), device=self.labels.device), size):
             target = self.target(rows)
             defined = (target == 1).any(1) & (target == 0).any(1)
@@ -174,6 +177,7 @@ class _Search:
                 yield rows[defined], target[defined]
 
     def chunk_size(self, chunk: int | None) -> int:
+        """Return the number of queries in a chunk: the one given, or that of about ``CHUNK_SCORES`` scores."""
         if chunk is None:
             return max(1, CHUNK_SCORES // max(1, len(self.gallery)))
         return _checks.check_count("chunk", chunk)
@@ -186,28 +190,33 @@ def _prepare(embeddings: Tensor, labels: Any, gallery: Tensor | None, gallery_la
     if gallery is not None:
         dtype = torch.promote_types(dtype, gallery.dtype)
 
-    def ready(name: str, points: Tensor, classes: Any) -> tuple[Tensor, Tensor]:
-        numbers = _checks.as_labels(name, classes, len(points)).to(points.device)
+    def checked(name: str, points: Tensor, classes: Any) -> tuple[Tensor, Tensor]:
+        class_ids = _checks.as_labels(name, classes, len(points)).to(points.device)
         points = points.to(dtype)
-        return functional.normalize(points, dim=1) if similarity == "cosine" else points, numbers
+        return functional.normalize(points, dim=1) if similarity == "cosine" else points, class_ids
 
-    queries = ready("labels", embeddings, labels)
-    items = queries if gallery is None else ready("gallery_labels", gallery, gallery_labels)
-    return _Search(*queries, *items, similarity, among_themselves=gallery is None)
+    queries = checked("labels", embeddings, labels)
+    items = queries if gallery is None else checked("gallery_labels", gallery, gallery_labels)
+    return _Search(*queries, *items, similarity, without_gallery=gallery is None)
 
 
-# --- the loss, a chunk at a time --------------------------------------------------------------------------------------
+# --- the loss, one chunk at a time ------------------------------------------------------------------------------------
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Forward makes the gradients chunk by chunk; backward scales them."""
+    """A loss whose forward pass computes the gradients chunk by chunk; the backward pass scales them."""
 
     @staticmethod
     def forward(
-        queries: Tensor, gallery: Tensor, search: _Search, criterion: Callable[..., Tensor], chunk: int, wanted: tuple[bool, bool]
+        queries: Tensor,
+        gallery: Tensor,
+        search: _Search,
+        criterion: Callable[..., Tensor],
+        chunk: int,
+        needs_grad: tuple[bool, bool],
     ) -> tuple[Tensor, Tensor, Tensor]:
         value, count = queries.new_zeros(()), 0
-        leaves = [tensor.detach().requires_grad_(want) for tensor, want in zip((queries, gallery), wanted, strict=True)]
+        leaves = [tensor.detach().requires_grad_(needed) for tensor, needed in zip((queries, gallery), needs_grad, strict=True)]
         inputs = [leaf for leaf in leaves if leaf.requires_grad]
         for rows, target in search.chunks(chunk):
             with torch.set_grad_enabled(bool(inputs)):
@@ -227,14 +236,14 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        # Gradients are enabled here only when the caller wants to differentiate the result again.
+        # Gradients are enabled here only if the caller differentiates the result again.
         scale = _Scale.apply if torch.is_grad_enabled() else _Scale.forward
         queries, gallery, *gradients = ctx.saved_tensors
         return (scale(queries, gradients[0], grad_outputs[0]), scale(gallery, gradients[1], grad_outputs[0]), *(None,) * 4)
 
 
 class _Scale(torch.autograd.Function):
-    """The backward pass as a function of the embeddings too, so that a second derivative meets an error, not a silent zero."""
+    """The backward pass as a function of the embeddings too, so that a second derivative is an error, not silently zero."""
 
     @staticmethod
     def forward(points: Tensor, gradient: Tensor, grad_value: Tensor) -> Tensor:
@@ -248,5 +257,5 @@ class _Scale(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         raise RuntimeError(
             "retrieval_loss has no second derivative: the graphs of its chunks are not kept. Leave out create_graph=True; a "
-            "criterion with a second derivative can be called on the whole, criterion(*retrieval_rankings(...), dim=1, ...)"
+            "criterion with a second derivative can be called on all the scores, criterion(*retrieval_rankings(...), dim=1, ...)"
         )

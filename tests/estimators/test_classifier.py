@@ -14,7 +14,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from torch import nn
 
 import taskloss as tl
-from taskloss.estimators import METHODS, TaskLossClassifier
+from taskloss.estimators import LOSSES_BY_METHOD, TaskLossClassifier
 from taskloss.metrics import average_precision_score
 
 SMALL = {"members": 2, "max_iter": 40, "random_state": 0}
@@ -40,7 +40,7 @@ def several_classes() -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"lp"}))
+@pytest.mark.parametrize("method", sorted(LOSSES_BY_METHOD.keys() - {"lp"}))
 @pytest.mark.parametrize(
     "metric", ["average_precision", "roc_auc", "f_score", "multi_class", tl.PrecisionAtRecall(0.5), tl.RecallAtPrecision(0.8)]
 )
@@ -168,7 +168,7 @@ def test_warm_start_goes_on():
 
 def test_a_warm_up_that_nothing_beats_is_kept(monkeypatch):
     """A loss that leads astray: the networks are then those of cross-entropy, and the history says so."""
-    monkeypatch.setitem(METHODS, "astray", lambda task, epsilon: lambda scores, target: (scores * target).mean())
+    monkeypatch.setitem(LOSSES_BY_METHOD, "astray", lambda task, epsilon: lambda scores, target: (scores * target).mean())
     X, y = rare_positives()
     model = TaskLossClassifier("f_score", method="astray", members=2, max_iter=100, random_state=0).fit(X[:200], y[:200])
     assert all(result.best_iteration < 60 < len(result.losses) for result in model.history_)

@@ -85,6 +85,6 @@ def test_refusals(tmp_path):
     with pytest.raises(ValueError, match="newer taskloss"):
         TaskLossClassifier.load(tmp_path / "newer")
     own = tl.ConfusionMetric(lambda tp, fp, fn, tn: tp / (tp + fp + fn))
-    with pytest.raises(ValueError, match="holds code of yours"):
+    with pytest.raises(ValueError, match="holds your own code"):
         TaskLossClassifier(own, **SMALL).fit(X, y).save(tmp_path / "own")
     assert not (tmp_path / "own").exists()

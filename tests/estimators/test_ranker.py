@@ -71,11 +71,11 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y, q: ("f_score", X, y > 0, {"groups": q}), "none of rankings"),
+        (lambda X, y, q: ("f_score", X, y > 0, {"groups": q}), "does not measure rankings"),
         (lambda X, y, q: ("average_precision", X, y, {"groups": q}), "takes relevance of 0 and 1"),
         (lambda X, y, q: ("ndcg", X, y - 1, {"groups": q}), "relevance of at least 0"),
-        (lambda X, y, q: ("ndcg", X, y, {"groups": q, "qid": q}), "two names of the same"),
-        (lambda X, y, q: ("ndcg", X, y, {"groups": q[:5]}), "one a row. Group sizes"),
+        (lambda X, y, q: ("ndcg", X, y, {"groups": q, "qid": q}), "two names for the query ids"),
+        (lambda X, y, q: ("ndcg", X, y, {"groups": q[:5]}), "one per row. Group sizes"),
         (lambda X, y, q: ("ndcg", X, y * 0, {"groups": q}), "in all rows of every query"),
     ],
 )

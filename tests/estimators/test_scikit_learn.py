@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import taskloss as tl
-from taskloss.estimators import TaskLossClassifier, TaskLossRanker
+from taskloss.estimators import EstimatorSettings, TaskLossClassifier, TaskLossRanker
 
 SMALL = {"members": 2, "max_iter": 40, "random_state": 0}
 
@@ -44,6 +46,13 @@ def expected_failures(estimator) -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore:too few samples of a class")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_both_estimators_have_the_shared_settings_and_each_is_described():
+    shared = [field.name for field in dataclasses.fields(EstimatorSettings)]
+    assert sorted(TaskLossRanker().get_params()) == sorted(shared)
+    assert sorted(TaskLossClassifier().get_params()) == sorted([*shared, "threshold"])
+    assert re.findall(r"^ {8}(\w+): ", EstimatorSettings.__doc__, re.MULTILINE) == shared
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from taskloss.tables import TableError, read_table
-from taskloss.tables.text import ROWS_A_CHUNK
+from taskloss.tables.text import CHUNK_ROWS
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_relatives_of_csv(file, content, name):
 
 
 def test_more_rows_than_a_chunk(file):
-    rows = ROWS_A_CHUNK + 3
+    rows = CHUNK_ROWS + 3
     table = read_table(file("n,parity\n" + "".join(f"{n},{'odd' if n % 2 else 'even'}\n" for n in range(rows))))
     np.testing.assert_array_equal(table.numbers("n"), np.arange(rows))
     np.testing.assert_array_equal(table.categories("parity").codes, np.arange(rows) % 2)
@@ -87,7 +87,7 @@ def test_encoding(file):
         (b"1,2\n3,4\n", "data.csv", "holds numbers only"),
         (b'a,b\n1,"open\n2,3\n', "data.csv", "row 1, about line .* quotation mark"),
         (b"PK\x03\x04rest", "data.xlsx", "save the table as CSV"),
-        (b"a\0b\n", "data.csv", "no text file"),
+        (b"a\0b\n", "data.csv", "not a text file"),
         (b"\x1f\x8bjunk", "data.csv.gz", "cannot read|damaged"),
         (gzip.compress(b"a,b\n1,2\n" * 9999, mtime=0)[:40], "data.csv.gz", "damaged"),
         (b"PAR1junk", "data.csv", "cannot be read as Parquet"),
@@ -96,7 +96,7 @@ def test_encoding(file):
         (b"1 1:1\nno 1:1\n", "data.svm", "line 2 of data.svm: the label is 'no'"),
         (b"1 qid:1 1:1\n1 1:1\n", "data.svm", "line 2 of data.svm: some rows have a qid"),
         (b"1 1:1 1:2\n", "data.svm", "feature 1 is given twice"),
-        (b"1 one:1\n", "data.svm", "'one:1' is no index:value"),
+        (b"1 one:1\n", "data.svm", "'one:1' is not of the form index:value"),
         (b"# nothing\n", "data.svm", "holds no rows"),
     ],
 )

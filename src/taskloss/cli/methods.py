@@ -12,7 +12,7 @@ from taskloss.cli import boosting
 from taskloss.cli.errors import usage_error
 from taskloss.cli.metric import Metric
 from taskloss.cli.outcome import Outcome, Part
-from taskloss.estimators import METHODS, TaskLossClassifier, TaskLossRanker
+from taskloss.estimators import LOSSES_BY_METHOD, TaskLossClassifier, TaskLossRanker
 from taskloss.training import Progress
 
 BASELINE, CONTENDER = "cross-entropy", "direct"
@@ -78,7 +78,7 @@ def _no_linear_program(metric: Metric, *, queries: bool) -> str:
     if queries:
         return "lp knows no queries"
     try:
-        METHODS["lp"](metric.task, 1.0)
+        LOSSES_BY_METHOD["lp"](metric.task, 1.0)
     except ValueError as error:
         return str(error)
     return ""

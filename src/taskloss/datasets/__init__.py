@@ -1,4 +1,7 @@
-"""Small real data sets that come with the package, so that a first try needs no download (sources: README.md here)."""
+"""Small real data sets that come with the package, so that a first try needs no download; README.md here names the sources.
+
+This package may import numpy only.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ PAGE_BLOCKS_SOURCE = "Page Blocks: Malerba 1994, UCI Machine Learning Repository
 
 
 def load_page_blocks() -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of scanned pages: is one something other than text (a line, a graphic, a picture)?
+    """Load blocks of scanned pages; positive are those that are not text (lines, graphics, pictures).
 
-    Malerba, *Page Blocks Classification*, 1994 (CC BY 4.0). 5,393 blocks, of which 510 (9.5%) are positive; the features are
-    sizes and pixel counts.
+    Malerba, *Page Blocks Classification*, 1994 (CC BY 4.0). Of the 5,393 blocks, 510 (9.5%) are positive. The features are sizes
+    and pixel counts.
 
     Returns:
         Features, float32 of shape ``(5393, 10)``, and the target, int64 of shape ``(5393,)``.

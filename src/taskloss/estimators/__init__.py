@@ -1,7 +1,11 @@
-"""scikit-learn estimators: one line from a table to a model that was trained on the metric you report."""
+"""scikit-learn estimators, a classifier and a ranker, that train an ensemble of networks on the metric you report.
+
+This package may import scikit-learn, the losses and tasks, ``lp``, ``metrics``, ``thresholds`` and ``training``.
+"""
 
 from taskloss.estimators.classifier import TaskLossClassifier
-from taskloss.estimators.methods import METHODS
+from taskloss.estimators.methods import LOSSES_BY_METHOD
 from taskloss.estimators.ranker import TaskLossRanker
+from taskloss.estimators.settings import EstimatorSettings
 
-__all__ = ["METHODS", "TaskLossClassifier", "TaskLossRanker"]
+__all__ = ["LOSSES_BY_METHOD", "EstimatorSettings", "TaskLossClassifier", "TaskLossRanker"]

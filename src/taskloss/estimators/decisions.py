@@ -1,19 +1,21 @@
-"""From scores to labels: thresholds and offsets that are best for the metric on held-out samples.
+"""Decisions from scores: the thresholds and class offsets that are best for the metric on held-out samples.
 
-A metric of labels is its own criterion. A metric of rankings has no threshold; each has a decision that belongs to it:
+For a metric of labels, the best threshold maximizes the metric itself. A metric of rankings has no threshold, so each is given a
+rule that suits it:
 
 =====================================================  ====================================================================
 metric                                                 threshold
 =====================================================  ====================================================================
 ROC AUC, partial AUC                                   the best balanced accuracy
-precision at a recall                                  the best precision among those with this recall
-recall at a precision                                  the best recall among those with this precision, or else the best precision
-recall at a false positive rate                        the best recall among those with this rate
-precision or recall at a share k of the list           alerts for this share
+precision at a recall                                  the best precision at this recall
+recall at a precision                                  the best recall at this precision, or the best precision
+recall at a false positive rate                        the best recall at this rate
+precision or recall at a share k of the list           alerts for this share of the samples
 all others (average precision, NDCG ...)               the best F1
 =====================================================  ====================================================================
 
-These are the best of the held-out samples, without a guarantee; for one see :mod:`taskloss.thresholds`.
+These choices are best on the held-out samples and carry no guarantee for new ones; :mod:`taskloss.thresholds` has thresholds that
+do.
 """
 
 from __future__ import annotations
@@ -29,46 +31,48 @@ from taskloss.thresholds import Counts, for_value
 Value = Callable[[Counts], np.ndarray]
 
 OFFSETS = np.linspace(-3.0, 3.0, 25)
-"""Tried for each class, in units of log-odds."""
+"""Candidates for the offset of each class, in units of log-odds."""
 SWEEPS = 2
+"""Passes over the classes in the coordinate ascent of :func:`choose_offsets`."""
 
 
 def is_thresholded(task: tasks.Task) -> bool:
-    """Whether the metric itself is one of labels, ``score > threshold``."""
+    """Whether the metric is defined on labels, ``score > threshold``, rather than on a ranking."""
     return isinstance(task, LabelingTask)
 
 
 def count_value(task: tasks.Task, positives: int, negatives: int) -> Value:
-    """What a threshold is worth for this task, as a function of the confusion counts."""
+    """Return the value of a threshold for this task, as a function of its confusion counts."""
     if isinstance(task, LabelingTask):
-        return _of_labels(task, positives, negatives)
+        return _metric_of_labels(task, positives, negatives)
     if isinstance(task, tasks.MultiClass):
         cost = np.array([[0.0, 1.0], [1.0, 0.0]]) if task.cost is None else task.cost.values
         return lambda c: -(cost[0, 1] * c.false_positives + cost[1, 0] * c.false_negatives)
     if isinstance(task, (tasks.ROCAUC, tasks.PartialAUC)):
-        return _of_labels(tasks.BalancedError(), positives, negatives)
+        return _metric_of_labels(tasks.BalancedError(), positives, negatives)
     if isinstance(task, tasks.PrecisionAtRecall):
-        return lambda c: _where(c.true_positives >= task.recall * positives, _precision(c), c.true_positives)
+        return lambda c: _value_where(c.true_positives >= task.recall * positives, _precision(c), c.true_positives)
     if isinstance(task, tasks.RecallAtPrecision):
-        return lambda c: _where(_precision(c) >= task.precision, c.true_positives, _precision(c))
+        return lambda c: _value_where(_precision(c) >= task.precision, c.true_positives, _precision(c))
     if isinstance(task, tasks.RecallAtFPR):
-        return lambda c: _where(c.false_positives <= task.fpr * negatives, c.true_positives, -c.false_positives)
+        return lambda c: _value_where(c.false_positives <= task.fpr * negatives, c.true_positives, -c.false_positives)
     if isinstance(task, (tasks.PrecisionAtK, tasks.RecallAtK)) and isinstance(task.k, float):
         budget = task.k * (positives + negatives)
-        return lambda c: _where(_alerts(c) <= budget, _alerts(c), -_alerts(c))
-    return _of_labels(tasks.FScore(), positives, negatives)
+        return lambda c: _value_where(_alerts(c) <= budget, _alerts(c), -_alerts(c))
+    return _metric_of_labels(tasks.FScore(), positives, negatives)
 
 
 def choose_threshold(task: tasks.Task, scores: np.ndarray, target: np.ndarray) -> float:
-    """The threshold that is worth most for the task, for scores and 0/1 labels of shape ``(n,)``."""
+    """Return the threshold with the highest value for the task, given scores and 0/1 labels of shape ``(n,)``."""
     return for_value(scores, target, count_value(task, int((target == 1).sum()), int((target == 0).sum()))).threshold
 
 
 def choose_offsets(task: tasks.Task, logits: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """What to add to the log-odds ``(n, K)`` of classes so that the class with the highest sum is best for the task.
+    """Return offsets ``(K,)`` to add to the log-odds ``(n, K)``, so that predicting the highest sum is best for the task.
 
-    For a metric of labels, the mean over the classes, each against the rest; for costs of classes, their mean. By coordinate
-    ascent from zero, which stays where nothing is better. Zero for metrics of rankings, and for top-k errors.
+    A metric of labels counts as its mean over the classes, each against the rest; costs of classes count as their mean. The
+    search is a coordinate ascent from zero, which stays at zero where nothing is better. Metrics of rankings and top-k errors
+    get zero offsets.
     """
     classes = logits.shape[1]
     offsets = np.zeros(classes)
@@ -90,24 +94,27 @@ def choose_offsets(task: tasks.Task, logits: np.ndarray, target: np.ndarray) -> 
 
 
 def _value_of_classes(task: tasks.Task, chosen: np.ndarray, target: np.ndarray, classes: int) -> float:
+    """Return the value of predicting the classes ``chosen``, up to a constant."""
     confusion = np.bincount(target * classes + chosen, minlength=classes**2).reshape(classes, classes)
     if isinstance(task, LabelingTask):
-        found, size = np.diag(confusion), confusion.sum(1)
-        return float(-task.loss_of_counts(found, confusion.sum(0) - found, size, len(target) - size).mean())
-    # The tasks of classes that are no labelings have costs.
+        hits, positives = np.diag(confusion), confusion.sum(1)
+        return float(-task.loss_of_counts(hits, confusion.sum(0) - hits, positives, len(target) - positives).mean())
+    # A task on classes that is not a labeling task has costs.
     return -float((confusion * task.cost_values(classes)).sum() if task.cost is not None else len(target) - np.trace(confusion))  # type: ignore[attr-defined]
 
 
-def _of_labels(task: LabelingTask, positives: int, negatives: int) -> Value:
+def _metric_of_labels(task: LabelingTask, positives: int, negatives: int) -> Value:
+    """Return the metric as a function of the confusion counts."""
+
     def value(counts: Counts) -> np.ndarray:
-        found, alarms = (np.asarray(count).astype(np.int64) for count in counts[:2])
-        return 1.0 - task.loss_of_counts(found, alarms, np.full_like(found, positives), np.full_like(found, negatives))
+        hits, false_alarms = (np.asarray(count).astype(np.int64) for count in counts[:2])
+        return 1.0 - task.loss_of_counts(hits, false_alarms, np.full_like(hits, positives), np.full_like(hits, negatives))
 
     return value
 
 
-def _where(met: np.ndarray, value: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-    """``value`` where the requirement is met; anywhere else less, by ``fallback``."""
+def _value_where(met: np.ndarray, value: np.ndarray, fallback: np.ndarray) -> np.ndarray:
+    """Return ``value`` where the requirement is met; elsewhere something lower than all of these, ordered by ``fallback``."""
     scale = 1.0 + np.abs(fallback).max() + np.abs(value).max()
     return np.where(met, value, np.asarray(fallback, np.float64) / scale - 2.0 * scale)
 

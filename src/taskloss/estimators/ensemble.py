@@ -1,11 +1,11 @@
-"""Several networks, each stopped by samples that it was not trained on, and their mean.
+"""An ensemble: the mean of several networks, each stopped by samples that it was not trained on.
 
-The samples are dealt into folds, the same share of every class in each. A member holds one fold out: its metric there stops the
-training. So every sample is held out by some member, and what is chosen on held-out scores, thresholds and calibration, has all
-the samples to choose by. More members than folds: the samples are dealt anew.
+The samples are dealt into folds with the same share of every class. Each member holds one fold out, and its metric on that fold
+stops the training. So every sample is held out by some member, and the thresholds and the calibration are chosen on held-out
+scores of all the samples. With more members than folds, the samples are dealt again.
 
-Scores of a ranking loss have no unit and no zero, so each member's are standardized, by their mean and standard deviation over
-all the training samples, before the mean over members is taken.
+Scores of a ranking loss have no unit and no zero, so the scores of each member are standardized by their mean and standard
+deviation over all the training samples before they are averaged.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torch import Tensor, nn
 
 from taskloss.estimators.decisions import choose_threshold, is_thresholded
 from taskloss.estimators.problem import Problem
-from taskloss.training import Checkpoint, Criterion, Progress, Samples, TrainingResult, TrainingSettings, train
+from taskloss.training import Checkpoint, Criterion, Progress, TrainingData, TrainingResult, TrainingSettings, train
 
 CHUNK = 65_536
-"""Rows that are scored at once."""
+"""Number of rows that are scored at once."""
 
 
 class ScoreNet(nn.Module):
-    """A network whose scores have the shape that the problem asks for, less a shift that sets where zero is."""
+    """A network whose scores have the shape that the problem needs, minus a shift that determines where zero is."""
 
     shift: Tensor
 
@@ -45,20 +45,20 @@ class ScoreNet(nn.Module):
         if scores.shape != shape and scores.numel() != len(features) * (self.outputs or 1):
             raise ValueError(
                 f"the module returned scores of shape {tuple(scores.shape)} for {len(features)} samples; expected {shape}: "
-                "module(n_features, n_outputs) must build a network with n_outputs scores a sample"
+                "module(n_features, n_outputs) must build a network with n_outputs scores per sample"
             )
         return scores.reshape(shape) - self.shift
 
 
 @dataclass(frozen=True)
 class Member:
-    """One network, and the location and scale of its scores, float64 of the shape of one sample's scores."""
+    """One network, with the location and scale of its scores: float64, in the shape of one sample's scores."""
 
     net: ScoreNet
     location: Tensor
     scale: Tensor
     result: TrainingResult | None
-    """The course of its training; not kept in files."""
+    """Losses and metrics of its training; None when the member was read from a file."""
 
     def scores(self, features: Tensor) -> Tensor:
         return (raw_scores(self.net, features) - self.location) / self.scale
@@ -66,8 +66,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The mean of its members' standardized scores, standardized again: a mean varies less than what it is the mean of, and a
-    threshold that was chosen on held-out scores of single members would be too far out.
+    """The mean of the members' standardized scores, standardized again.
+
+    A mean varies less than its terms, so without the second standardization a threshold that was chosen on the held-out scores of
+    single members would lie too far out.
     """
 
     members: tuple[Member, ...]
@@ -83,58 +85,63 @@ def _mean_scores(members: Sequence[Member], features: Tensor) -> Tensor:
 
 @torch.no_grad()
 def raw_scores(net: nn.Module, features: Tensor) -> Tensor:
-    """In float64, so that the score of a sample does not depend on the samples beside it."""
+    """Return the network's scores, computed in float64 so that they do not depend on the other samples of the batch."""
     double = copy.deepcopy(net).double().eval()
     return torch.cat([double(part.double()) for part in torch.split(features, CHUNK)])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the members are trained."""
+    """The plan for training the members."""
 
     problem: Problem
     settings: TrainingSettings
     build: Callable[[int], nn.Module]
-    """A seed to a fresh network."""
+    """Function from a seed to a fresh network."""
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
-    """Rows to train on and rows to hold out, one pair a member."""
+    """Rows to train on and rows to hold out, one pair per member."""
     seeds: Sequence[int]
     warm_up: int = 0
-    """Steps on cross-entropy before a loss that has no gradient for the worst answers; they count among all the steps, and their
-    weights are kept if nothing better comes after them."""
+    """Steps of cross-entropy before a loss that has no gradient for the worst answers. They count toward the budget, and their
+    weights are kept if no later ones are better."""
     initial: Sequence[ScoreNet] | None = None
-    """Networks to go on from, instead of fresh ones."""
+    """Networks to continue from, instead of fresh ones."""
     checkpoint: Path | None = None
-    """A folder for the state of each member."""
+    """Folder for the state of each member's training."""
     callback: Callable[[int, Progress], None] | None = None
-    """Told the number of the member and its progress after each step."""
+    """Called with the index of the member and its progress after each step."""
 
 
-def fit_ensemble(plan: Plan, samples: Samples) -> tuple[Ensemble, np.ndarray, np.ndarray]:
-    """The ensemble, the scores of all samples by members that held them out (their mean), and which samples have some."""
+def fit_ensemble(plan: Plan, data: TrainingData) -> tuple[Ensemble, np.ndarray, np.ndarray]:
+    """Train all members.
+
+    Returns:
+        The ensemble; the score of each sample, averaged over the members that held it out; and a mask of the samples that some
+        member held out.
+    """
     members = []
-    total = torch.zeros(samples.target.shape[:1] if plan.problem.outputs is None else (len(samples.target), plan.problem.outputs))
-    total, count = total.double(), np.zeros(len(samples.target))
-    for number, (training, held_out) in enumerate(plan.splits):
-        net, result = _train_member(
-            plan, number, samples.rows(torch.from_numpy(training)), samples.rows(torch.from_numpy(held_out))
-        )
-        member = Member(net, *_location_and_scale(plan.problem, raw_scores(net, samples.features)), result)
-        total[held_out] += member.scores(samples.features[held_out])
+    samples, outputs = len(data.target), plan.problem.outputs
+    total = torch.zeros((samples,) if outputs is None else (samples, outputs), dtype=torch.float64)
+    count = np.zeros(samples)
+    for index, (training, held_out) in enumerate(plan.splits):
+        net, result = _train_member(plan, index, data.rows(torch.from_numpy(training)), data.rows(torch.from_numpy(held_out)))
+        member = Member(net, *_location_and_scale(plan.problem, raw_scores(net, data.features)), result)
+        total[held_out] += member.scores(data.features[held_out])
         count[held_out] += 1
         members.append(member)
     mean = total.numpy() / np.maximum(count, 1).reshape(-1, *[1] * (total.ndim - 1))
-    _, scale = _location_and_scale(plan.problem, _mean_scores(members, samples.features))
+    _, scale = _location_and_scale(plan.problem, _mean_scores(members, data.features))
     return Ensemble(tuple(members), scale), mean, count > 0
 
 
-def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples) -> tuple[ScoreNet, TrainingResult]:
-    problem, seed = plan.problem, int(plan.seeds[number])
-    net = ScoreNet(plan.build(seed), problem.outputs) if plan.initial is None else copy.deepcopy(plan.initial[number])
+def _train_member(plan: Plan, index: int, training: TrainingData, held_out: TrainingData) -> tuple[ScoreNet, TrainingResult]:
+    """Train the member of this index, after a warm-up where its loss needs one."""
+    problem, seed = plan.problem, int(plan.seeds[index])
+    net = ScoreNet(plan.build(seed), problem.outputs) if plan.initial is None else copy.deepcopy(plan.initial[index])
 
-    def run(criterion: Criterion, settings: TrainingSettings, phase: str) -> TrainingResult:
-        checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{number}-{phase}.safetensors")
-        told = None if plan.callback is None else functools.partial(plan.callback, number)
+    def train_phase(criterion: Criterion, settings: TrainingSettings, phase: str) -> TrainingResult:
+        checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{index}-{phase}.safetensors")
+        on_iteration = None if plan.callback is None else functools.partial(plan.callback, index)
         return train(
             net,
             criterion,
@@ -143,7 +150,7 @@ def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples)
             settings=settings,
             metric=problem.metric,
             seed=seed,
-            on_iteration=told,
+            on_iteration=on_iteration,
             checkpoint=checkpoint,
         )
 
@@ -151,22 +158,23 @@ def _train_member(plan: Plan, number: int, training: Samples, held_out: Samples)
     if plan.initial is None and (problem.needs_warm_up or problem.method == "cross_entropy"):
         net.shift -= _log_odds(problem, training.target).to(net.shift)
     if not problem.needs_warm_up or plan.initial is not None:
-        return net, run(problem.criterion(), settings, "metric")
+        return net, train_phase(problem.criterion(), settings, "metric")
     steps = min(plan.warm_up, max(1, settings.iterations // 2))
-    first = run(problem.warm_up_criterion(), replace(settings, iterations=steps, patience=steps), "warm-up")
-    _centre(net, problem, training)
+    first = train_phase(problem.warm_up_criterion(), replace(settings, iterations=steps, patience=steps), "warm-up")
+    _shift_to_threshold(net, problem, training)
     warmed_up = copy.deepcopy(net)
-    second = run(problem.criterion(), replace(settings, iterations=max(1, settings.iterations - steps)), "metric")
+    second = train_phase(problem.criterion(), replace(settings, iterations=max(1, settings.iterations - steps)), "metric")
     best = steps + second.best_iteration if second.best_metric >= first.best_metric else first.best_iteration
     result = TrainingResult(first.losses + second.losses, first.metrics + second.metrics, best)
     return (net if best > steps else warmed_up), result
 
 
 def _log_odds(problem: Problem, target: Tensor) -> Tensor:
-    """Of the classes or labels among the samples, for the scores that cross-entropy starts from.
+    """Return the log-odds of each class or label in the samples: the scores that cross-entropy starts from.
 
-    From scores near 0 its first steps only push all samples down, by way of the hidden layers: with few positives the network
-    then ranks below chance for a long time. Rankings do not depend on a shift, so only cross-entropy needs it.
+    If it started from scores near 0, its first steps would only push the scores of all samples down, through the hidden layers,
+    and with few positives the network would rank below chance for a long time. Rankings do not depend on a shift, so only
+    cross-entropy needs this.
     """
     if problem.chooses_class:
         target = nn.functional.one_hot(target, problem.outputs or 2)
@@ -174,8 +182,11 @@ def _log_odds(problem: Problem, target: Tensor) -> Tensor:
     return share.log() if problem.exclusive else share.logit()
 
 
-def _centre(net: ScoreNet, problem: Problem, samples: Samples) -> None:
-    """Move zero to the threshold that is best for a metric of labels: rare positives may lie all below it, where it is 0."""
+def _shift_to_threshold(net: ScoreNet, problem: Problem, samples: TrainingData) -> None:
+    """Make the best threshold the zero of the scores, for a metric of labels.
+
+    Otherwise rare positives may all score below zero, where the metric is 0 and the loss has no gradient.
+    """
     if not is_thresholded(problem.task):
         return
     scores = raw_scores(net, samples.features).numpy().reshape(len(samples.target), -1)
@@ -185,34 +196,34 @@ def _centre(net: ScoreNet, problem: Problem, samples: Samples) -> None:
 
 
 def _location_and_scale(problem: Problem, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what to subtract from scores and what to divide them by, so that they are standardized."""
     if problem.chooses_class:
-        # The classes compete: one scale for all of them, and no shift of one against another.
+        # The scores of the classes are compared with each other, so all of them get the same scale and none is shifted.
         location, scale = torch.zeros(scores.shape[1:]).double(), scores.std().expand(scores.shape[1:]).clone()
     else:
         location, scale = scores.mean(0), scores.std(0)
     return location, torch.where(scale > torch.finfo(torch.float32).tiny, scale, torch.ones_like(scale))
 
 
-def deal_folds(kinds: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
-    """The fold of each sample: every kind is spread over the folds evenly, up to one sample.
+def deal_folds(strata: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the fold of each sample; every stratum is spread over the folds evenly, up to one sample.
 
     >>> np.bincount(deal_folds(np.repeat([0, 1], [90, 10]), 5, np.random.default_rng(0))[90:]).tolist()
     [2, 2, 2, 2, 2]
     """
-    shuffled = rng.permutation(len(kinds))
-    by_kind = shuffled[np.argsort(kinds[shuffled], kind="stable")]
-    fold = np.empty(len(kinds), np.int64)
-    fold[by_kind] = np.arange(len(kinds)) % folds
+    shuffled = rng.permutation(len(strata))
+    by_stratum = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    fold = np.empty(len(strata), np.int64)
+    fold[by_stratum] = np.arange(len(strata)) % folds
     return fold
 
 
-def make_splits(kinds: np.ndarray, members: int, folds: int, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
-    """One pair of rows, to train on and to hold out, for each member; with one fold nothing can be held out."""
-    everything = np.arange(len(kinds))
+def make_splits(strata: np.ndarray, members: int, folds: int, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the rows to train on and the rows to hold out for each member; with one fold, both are all rows."""
     if folds < 2:
-        return [(everything, everything)] * members
+        return [(np.arange(len(strata)), np.arange(len(strata)))] * members
     splits: list[tuple[np.ndarray, np.ndarray]] = []
     while len(splits) < members:
-        fold = deal_folds(kinds, folds, rng)
-        splits += [(everything[fold != number], everything[fold == number]) for number in range(folds)]
+        fold = deal_folds(strata, folds, rng)
+        splits += [(np.flatnonzero(fold != index), np.flatnonzero(fold == index)) for index in range(folds)]
     return splits[:members]

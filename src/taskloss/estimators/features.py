@@ -1,14 +1,16 @@
-r"""From a table to the input of a network.
+r"""The map from a table to the input of a network.
 
-``"quantile"``: each column becomes normal by its quantiles in the training rows, whatever its units and tails,
+With ``"quantile"``, each column gets a normal distribution by way of its quantiles in the training rows, whatever its units and
+tails:
 
 .. math:: z = \Phi^{-1}(\hat F(x)),
 
-with :math:`\hat F` the empirical distribution function, linear between at most 1,000 quantiles, in the middle of its jumps, and z
-cut off at the z of :math:`\hat F = 10^{-7}`. ``"standard"``: mean 0, standard deviation 1, cut off at 100. ``"none"``: as it is.
+where :math:`\hat F` is the empirical distribution function, linear between at most 1,000 quantiles and taken in the middle of its
+jumps; z is clipped at the z of :math:`\hat F = 10^{-7}`. ``"standard"`` gives mean 0 and standard deviation 1, clipped at 100.
+``"none"`` leaves a column unchanged.
 
-A missing value (NaN) becomes 0, the middle of its column, and each column that has some in training gets a column beside it
-that tells where. Columns that are constant in training become 0.
+A missing value (NaN) becomes 0, the middle of its column. Each column with missing values in training also gets an indicator
+column that tells where they are. Columns that are constant in training become 0.
 """
 
 from __future__ import annotations
@@ -25,35 +27,36 @@ from torch import Tensor
 from taskloss import _checks
 
 SCALINGS = ("quantile", "standard", "none")
-MOST_QUANTILES = 1000
+MAX_QUANTILES = 1000
 EDGE = 1e-7
-FAR_OUT = 100.0
-"""Standard deviations: an outlier beyond says no more than that it is one."""
+"""Smallest share, and distance of the largest share from 1, that is mapped to a normal quantile."""
+MAX_DEVIATIONS = 100.0
+"""Standard deviations at which ``"standard"`` clips: a value farther out tells no more than that it is an outlier."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Fitted to the training rows; maps ``(n, d)`` to float32 ``(n, width)``."""
+    """A map from tables ``(n, d)`` to float32 features ``(n, width)``, fitted to the training rows."""
 
     scaling: str
     knots: np.ndarray
-    """``(q, d)``: quantiles, or mean and standard deviation."""
+    """The quantiles of each column, or its mean and standard deviation, shape ``(q, d)``."""
     varies: np.ndarray
-    """``(d,)``: the columns that were not constant."""
+    """Mask of the columns that were not constant, shape ``(d,)``."""
     gaps: np.ndarray
-    """``(d,)``: the columns with missing values."""
+    """Mask of the columns that had missing values, shape ``(d,)``."""
 
     @classmethod
     def fit(cls, table: np.ndarray, scaling: str) -> FeatureMap:
-        """Learn the columns of float64 rows without infinities."""
+        """Fit to float64 rows ``(n, d)`` without infinities."""
         _checks.check_choice("scaling", scaling, SCALINGS)
         missing = np.isnan(table)
         known = ~missing.all(0)
         filled = np.where(known, table, 0.0)
         if scaling == "quantile":
-            # Dense where the data are few: all of them.
-            levels = np.linspace(0.0, 1.0, max(2, min(MOST_QUANTILES, len(table))))
+            # Small tables use every value as a quantile.
+            levels = np.linspace(0.0, 1.0, max(2, min(MAX_QUANTILES, len(table))))
             quantile = np.nanquantile if missing.any() else np.quantile
             knots = np.maximum.accumulate(quantile(filled, levels, axis=0), axis=0)
         elif scaling == "standard":
@@ -67,10 +70,11 @@ class FeatureMap:
 
     @property
     def width(self) -> int:
-        """Columns of the result."""
+        """Number of columns of the result."""
         return len(self.varies) + int(self.gaps.sum())
 
     def transform(self, table: np.ndarray) -> Tensor:
+        """Return the features of float64 rows ``(n, d)``, float32 of shape ``(n, width)``."""
         missing = np.isnan(table)
         result = np.zeros((len(table), self.width), np.float32)
         for column in np.flatnonzero(self.varies):
@@ -83,16 +87,19 @@ class FeatureMap:
         if self.scaling == "none":
             return values.clip(-FLOAT32_MAX, FLOAT32_MAX)
         if self.scaling == "standard":
-            return ((values - knots[0]) / knots[1]).clip(-FAR_OUT, FAR_OUT)
+            return ((values - knots[0]) / knots[1]).clip(-MAX_DEVIATIONS, MAX_DEVIATIONS)
         levels = np.linspace(0.0, 1.0, len(knots))
-        # Of equal knots interpolation takes the last; seen from the other side, the first. Their mean is the middle of the jump.
+        # Among equal knots, interpolation takes the last; on the negated values it takes the first. The mean of both is the
+        # middle of the jump.
         share = (np.interp(values, knots, levels) - np.interp(-values, -knots[::-1], -levels[::-1])) / 2
         return ndtri(np.clip(share, EDGE, 1.0 - EDGE))
 
     def tensors(self) -> dict[str, Tensor]:
+        """Return the fitted arrays by name, for a file."""
         arrays = {"knots": self.knots, "varies": self.varies, "gaps": self.gaps}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     @classmethod
     def from_tensors(cls, scaling: str, tensors: Mapping[str, Any]) -> FeatureMap:
+        """Return the map whose :meth:`tensors` these are."""
         return cls(scaling, *(tensors[name].numpy() for name in ("knots", "varies", "gaps")))

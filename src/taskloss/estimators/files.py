@@ -1,4 +1,4 @@
-"""Fitted estimators as files: tensors in safetensors, all else as JSON in its header. No pickle: nothing in a file runs."""
+"""Files of fitted estimators: tensors in safetensors, all else as JSON in its header. No pickle: no file runs code."""
 
 from __future__ import annotations
 
@@ -8,32 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from taskloss import _storage, tasks
+from taskloss._storage import tensors_under
 from taskloss.estimators.ensemble import Ensemble, Member, ScoreNet
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.problem import Problem
-from taskloss.training import build_mlp, seeded
 
 FORMAT = 1
-NO_DATA = ("module", "callback", "checkpoint")
-"""Settings that a file does not hold."""
-
-
-def build_module(module: Any, width: int, outputs: int | None, seed: int) -> nn.Module:
-    """A user's own network, its initial weights drawn from the seed."""
-    with seeded(seed, torch.device("cpu")):
-        net = module(width, outputs or 1)
-    if not isinstance(net, nn.Module):
-        raise TypeError(f"module(n_features, n_outputs) must return a torch.nn.Module, got {type(net).__name__}")
-    return net
+NOT_STORED = ("module", "callback", "checkpoint")
+"""Settings that a file does not hold: they are code, or a path on this machine."""
 
 
 def save(estimator: Any, path: Path) -> Path:
-    """Write a fitted estimator; ``estimator._state()`` adds the tensors and facts of its class."""
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in NO_DATA}
+    """Write a fitted estimator; its method ``_state()`` adds what is particular to its class."""
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in NOT_STORED}
     parameters["metric"] = describe_task(parameters["metric"])
     parameters["hidden"] = list(parameters["hidden"])
     if not isinstance(parameters["random_state"], (int, np.integer)):
@@ -61,7 +51,7 @@ def save(estimator: Any, path: Path) -> Path:
 
 
 def load(cls: Any, path: Path, module: Callable[[int, int], nn.Module] | None) -> Any:
-    """Read what :func:`save` wrote."""
+    """Read an estimator of class ``cls`` that :func:`save` wrote."""
     tensors, facts = _storage.read_tensors(path)
     if facts.get("estimator") != cls.__name__:
         raise ValueError(f"{path} holds {facts.get('estimator', 'no estimator')}, not {cls.__name__}; load it with its own class")
@@ -69,13 +59,13 @@ def load(cls: Any, path: Path, module: Callable[[int, int], nn.Module] | None) -
         raise ValueError(f"{path} was written by a newer taskloss (format {facts['format']}, known is {FORMAT}); update taskloss")
     if facts["own_module"] and module is None:
         raise ValueError(
-            f"{path} holds weights of a network of your own; pass the function that builds it: load(path, module=...)"
+            f"{path} holds the weights of your own network; pass the function that builds it: load(path, module=...)"
         )
     parameters = {**facts["parameters"], "metric": read_task(facts["parameters"]["metric"]), "module": module}
     estimator = cls(**{**parameters, "hidden": tuple(parameters["hidden"])})
     estimator.problem_ = Problem(**{**facts["problem"], "task": read_task(facts["problem"]["task"])})
-    estimator.features_ = FeatureMap.from_tensors(estimator.scaling, below(tensors, "features"))
-    members = tuple(_read_member(estimator, below(tensors, f"member.{n}")) for n in range(facts["members"]))
+    estimator.features_ = FeatureMap.from_tensors(estimator.scaling, tensors_under(tensors, "features"))
+    members = tuple(_read_member(estimator, tensors_under(tensors, f"member.{n}")) for n in range(facts["members"]))
     estimator.ensemble_ = Ensemble(members, tensors["ensemble.scale"])
     estimator.n_features_in_, estimator.n_iter_ = facts["columns"], facts["n_iter"]
     if facts["names"] is not None:
@@ -85,23 +75,14 @@ def load(cls: Any, path: Path, module: Callable[[int, int], nn.Module] | None) -
 
 
 def _read_member(estimator: Any, tensors: dict[str, Tensor]) -> Member:
-    outputs, width = estimator.problem_.outputs, estimator.features_.width
-    if estimator.module is None:
-        net: nn.Module = build_mlp(width, hidden=estimator.hidden, outputs=outputs, dropout=estimator.dropout)
-    else:
-        net = build_module(estimator.module, width, outputs, 0)
-    scoring = ScoreNet(net, outputs)
-    scoring.load_state_dict(below(tensors, "net"))
-    return Member(scoring.eval(), tensors["location"], tensors["scale"], None)
-
-
-def below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors of a part, without its name."""
-    return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
+    outputs = estimator.problem_.outputs
+    net = ScoreNet(estimator._build_network(outputs), outputs)
+    net.load_state_dict(tensors_under(tensors, "net"))
+    return Member(net.eval(), tensors["location"], tensors["scale"], None)
 
 
 def describe_task(task: tasks.Task | str) -> Any:
-    """A task as JSON: its registered name as it was given, or its class and settings."""
+    """Return a task as JSON: the registered name if one was given, else its class and settings."""
     if isinstance(task, str):
         return task
     # Every task is a dataclass.
@@ -109,14 +90,14 @@ def describe_task(task: tasks.Task | str) -> Any:
     settings = {name: value.values.tolist() if hasattr(value, "values") else value for name, value in settings.items()}
     if getattr(tasks, type(task).__name__, None) is not type(task) or any(map(callable, settings.values())):
         raise ValueError(
-            f"{type(task).__name__} holds code of yours, which a file does not; save works with the tasks of taskloss that are "
-            "described by numbers and names"
+            f"{type(task).__name__} holds your own code, which a file cannot store; save works with the tasks of taskloss whose "
+            "settings are numbers and names"
         )
     return {"task": type(task).__name__, "settings": settings}
 
 
 def read_task(description: Any) -> Any:
-    """The opposite of :func:`describe_task`."""
+    """Return the task that :func:`describe_task` described."""
     if isinstance(description, str):
         return description
     return getattr(tasks, description["task"])(**description["settings"])

@@ -1,7 +1,7 @@
-"""The table of methods: from a metric to the loss that a network is trained on.
+"""The table of methods: the loss that each method trains a network with, for a given metric.
 
-A method is a function of the task and epsilon that makes a criterion, ``(scores, target, groups=None) -> loss``. To add one, add
-a line to ``METHODS``.
+An entry is a function of the task and epsilon that returns a criterion, ``(scores, target, groups=None) -> loss``. To add a
+method, add a line to ``LOSSES_BY_METHOD``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from taskloss import tasks
 from taskloss.direct import DirectLoss, StructuredHingeLoss
 from taskloss.training import Criterion
 
-Method = Callable[[tasks.Task, float], Criterion]
-
 
 class CrossEntropy(nn.Module):
-    """Of logits: softmax for class indices and for one column a class (``exclusive``), else a sigmoid for each score."""
+    """Cross-entropy of logits.
+
+    It is a softmax for class indices and, with ``exclusive``, for targets of one column per class; else a sigmoid per score.
+    """
 
     def __init__(self, exclusive: bool = False) -> None:
         super().__init__()
@@ -30,7 +31,7 @@ class CrossEntropy(nn.Module):
             return nn.functional.cross_entropy(scores, target)
         if self.exclusive:
             return nn.functional.cross_entropy(scores, target.argmax(1))
-        # Of graded relevance: relevant or not.
+        # Graded relevance counts as relevant or not.
         return nn.functional.binary_cross_entropy_with_logits(scores, (target > 0).to(scores.dtype))
 
     def extra_repr(self) -> str:
@@ -38,27 +39,24 @@ class CrossEntropy(nn.Module):
 
 
 def _linear_program(task: tasks.Task, epsilon: float) -> Criterion:
-    """The loss of :mod:`taskloss.lp` for this metric."""
-    names: dict[type[tasks.Task], tuple[str, dict[str, Any]]] = {
-        tasks.ROCAUC: ("AUCLoss", {}),
-        tasks.FScore: ("FScoreLoss", {"beta": getattr(task, "beta", 1.0)}),
-        tasks.Dice: ("FScoreLoss", {"beta": 1.0}),
-        tasks.Jaccard: ("JaccardLoss", {}),
-        tasks.PrecisionAtRecall: ("PrecisionAtRecallLoss", {"recall": getattr(task, "recall", None)}),
-        tasks.RecallAtPrecision: ("RecallAtPrecisionLoss", {"precision": getattr(task, "precision", None)}),
+    """Return the loss of :mod:`taskloss.lp` for this metric."""
+    from taskloss import lp  # Importing the solvers takes time that the other methods do not need.
+
+    losses: dict[type[tasks.Task], Callable[[Any], Criterion]] = {
+        tasks.ROCAUC: lambda task: lp.AUCLoss(),
+        tasks.FScore: lambda task: lp.FScoreLoss(beta=task.beta),
+        tasks.Dice: lambda task: lp.FScoreLoss(beta=1.0),
+        tasks.Jaccard: lambda task: lp.JaccardLoss(),
+        tasks.PrecisionAtRecall: lambda task: lp.PrecisionAtRecallLoss(recall=task.recall),
+        tasks.RecallAtPrecision: lambda task: lp.RecallAtPrecisionLoss(precision=task.precision),
     }
-    if type(task) not in names:
+    if type(task) not in losses:
         known = "roc_auc, f_score, dice, jaccard, precision_at_recall and recall_at_precision"
         raise ValueError(f"method='lp' has no loss for {type(task).__name__}; the metrics with one are {known}")
-    from taskloss import lp
-
-    name, settings = names[type(task)]
-    if not hasattr(lp, name):
-        raise ValueError(f"method='lp' needs taskloss.lp.{name}, which this version does not have; use method='direct'")
-    return getattr(lp, name)(**settings)
+    return losses[type(task)](task)
 
 
-METHODS: dict[str, Method] = {
+LOSSES_BY_METHOD: dict[str, Callable[[tasks.Task, float], Criterion]] = {
     "direct": lambda task, epsilon: DirectLoss(task, epsilon=epsilon),
     "direct_negative": lambda task, epsilon: DirectLoss(task, epsilon=epsilon, update="negative"),
     "hinge": lambda task, epsilon: StructuredHingeLoss(task),

@@ -1,4 +1,4 @@
-"""What is to be learned: the task, the form of its target, the loss to train on and the exact metric to stop by."""
+"""The learning problem: the task, the form of its target, the loss to train with and the exact metric to stop by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from taskloss import _checks, tasks
 from taskloss.estimators.decisions import count_value, is_thresholded
-from taskloss.estimators.methods import METHODS, CrossEntropy
+from taskloss.estimators.methods import LOSSES_BY_METHOD, CrossEntropy
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import reduce_values
 from taskloss.tasks import Call, Task
@@ -21,7 +21,7 @@ from taskloss.training import Criterion
 
 @dataclass(frozen=True)
 class Problem:
-    """A task and how its target is laid out.
+    """A task and the layout of its target.
 
     ===============================  ============================  =======================
     target                           scores                        outputs
@@ -37,7 +37,7 @@ class Problem:
     epsilon: float
     outputs: int | None = None
     exclusive: bool = False
-    """Whether the columns are classes of which a sample has one."""
+    """Whether the columns are classes, of which each sample has exactly one."""
 
     @property
     def chooses_class(self) -> bool:
@@ -45,25 +45,28 @@ class Problem:
         return self.task.target_kind == "class"
 
     def criterion(self) -> Criterion:
-        _checks.check_choice("method", self.method, tuple(METHODS))
+        """Return the loss of the method."""
+        _checks.check_choice("method", self.method, tuple(LOSSES_BY_METHOD))
         if self.method == "cross_entropy":
             return self.warm_up_criterion()
-        return METHODS[self.method](self.task, self.epsilon)
+        return LOSSES_BY_METHOD[self.method](self.task, self.epsilon)
 
     def warm_up_criterion(self) -> CrossEntropy:
+        """Return the loss of the steps before the method's own; see :attr:`needs_warm_up`."""
         return CrossEntropy(self.exclusive)
 
     @property
     def needs_warm_up(self) -> bool:
-        """Where an answer is already the worst, the positive update has no gradient: labels, classes, single points of a curve.
+        """Whether training starts with cross-entropy, because the loss may have no gradient at first.
 
-        The metrics that every pair of samples moves need none.
+        The positive update has no gradient where the prediction is already the worst answer, which is common for metrics of
+        labels, of classes and of single points of a curve. Metrics that every pair of samples affects need no warm-up.
         """
-        always_moving = (ConvexRankingTask, tasks.ROCAUC, tasks.PartialAUC, tasks.GradedNDCG)
-        return self.method != "cross_entropy" and not isinstance(self.task, always_moving)
+        without_plateaus = (ConvexRankingTask, tasks.ROCAUC, tasks.PartialAUC, tasks.GradedNDCG)
+        return self.method != "cross_entropy" and not isinstance(self.task, without_plateaus)
 
     def metric(self, scores: Tensor, target: Tensor, groups: Tensor | None = None) -> float:
-        """The exact metric, higher is better; of a metric of labels, that of the best threshold. NaN where it is undefined."""
+        """Return the exact metric (higher is better), NaN where it is undefined; metrics of labels use their best threshold."""
         if is_thresholded(self.task):
             columns = (to_numpy(part).reshape(len(scores), -1).T for part in (scores, target))
             return float(np.mean([best_value(self.task, *pair) for pair in zip(*columns, strict=True)]))
@@ -74,7 +77,7 @@ class Problem:
 
 
 def best_value(task: Task, scores: np.ndarray, target: np.ndarray) -> float:
-    """The highest value that a threshold of the scores reaches."""
+    """Return the highest value of the task that a threshold of the scores reaches."""
     value = count_value(task, int((target == 1).sum()), int((target == 0).sum()))
     counts: Any = for_value(scores, target, value).counts
     return float(value(type(counts)(*(np.array([float(count)]) for count in counts)))[0])

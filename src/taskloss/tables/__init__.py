@@ -1,6 +1,7 @@
-"""From a data file to numbers: readers of CSV, TSV, Parquet and svmlight files, a typed table, and a fitted encoder.
+"""Reading data files (CSV, TSV, Parquet, svmlight) into a :class:`Table`, and encoding its columns as numbers.
 
-Whatever a file holds, reading it gives a :class:`Table`, or a :class:`TableError` that names the row and the column.
+A file that cannot be used raises a :class:`TableError` that names the row and the column. This package may import pyarrow and
+``_checks``, and nothing else of taskloss.
 """
 
 from taskloss.tables.encoder import TableEncoder

@@ -1,4 +1,4 @@
-"""From columns to one matrix of numbers, by rules that are fitted once and kept as JSON."""
+"""Encoding the columns of a table as one matrix of numbers, by rules that are fitted once and can be stored as JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import NumberStyle
 from taskloss.tables.table import Table
 
-MOST_CATEGORIES = 30
-"""Categories of a column that get a feature of their own, the most frequent ones; the rest are "other"."""
+MAX_CATEGORIES = 30
+"""Number of categories of a column, the most frequent ones, that get a feature of their own; the rest are "other"."""
 
 
-def least_rows(rows: int) -> int:
-    """A category in fewer rows than this is "other": too few to learn from."""
+def min_category_rows(rows: int) -> int:
+    """Return the number of rows below which a category counts as "other", since there is too little to learn from."""
     return max(2, min(10, rows // 100))
 
 
 @dataclass(frozen=True)
 class NumericRule:
-    """A column of numbers: the value, the median where it is missing, and an indicator of that if it happened before."""
+    """Rule for a column of numbers.
+
+    Its features are the value, with the median in place of a missing one, and an indicator of missing values if the fitted rows
+    had any.
+    """
 
     name: str
     median: float
@@ -37,7 +41,7 @@ class NumericRule:
     def refit(self, table: Table) -> NumericRule:
         values = table.numbers(self.name, self.style)
         known = values[~np.isnan(values)]
-        return replace(self, median=float(np.median(known))) if len(known) else self
+        return replace(self, median=_median(known)) if len(known) else self
 
     def encode(self, table: Table) -> list[np.ndarray]:
         values = table.numbers(self.name, self.style)
@@ -47,9 +51,10 @@ class NumericRule:
 
 @dataclass(frozen=True)
 class CategoricalRule:
-    """A column of categories: one indicator each, one of all others if there were any, one of missing if there was one.
+    """Rule for a column of categories.
 
-    A category that was not there before is among the others; without such a feature, all its indicators are 0.
+    Its features are one indicator per category, one of "other" and one of missing values if the fitted rows had any. A new
+    category counts as "other"; without that feature, all its indicators are 0.
     """
 
     name: str
@@ -58,8 +63,8 @@ class CategoricalRule:
     indicator: bool
 
     def feature_names(self) -> list[str]:
-        ends = [f"= {label}" for label in self.categories] + ["other"] * self.other + ["missing"] * self.indicator
-        return [f"{self.name} {end}" for end in ends]
+        suffixes = [f"= {label}" for label in self.categories] + ["other"] * self.other + ["missing"] * self.indicator
+        return [f"{self.name} {suffix}" for suffix in suffixes]
 
     def refit(self, table: Table) -> CategoricalRule:
         column = table.categories(self.name)
@@ -68,8 +73,9 @@ class CategoricalRule:
 
     def encode(self, table: Table) -> list[np.ndarray]:
         column = table.categories(self.name)
-        place = {label: index for index, label in enumerate(self.categories)}
-        lookup = np.array([*(place.get(label, -1) for label in column.labels), -2], dtype=np.int32)
+        index_of = {label: index for index, label in enumerate(self.categories)}
+        # Other labels have the code -1. A missing cell has the code -1 in the column, so it reads the last entry, -2.
+        lookup = np.array([*(index_of.get(label, -1) for label in column.labels), -2], dtype=np.int32)
         codes = lookup[column.codes]
         features = [codes == index for index in range(len(self.categories))]
         return features + [codes == -1] * self.other + [codes == -2] * self.indicator
@@ -80,7 +86,7 @@ Rule = NumericRule | CategoricalRule
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """What to do with each column, fitted on one table and applied to any other with these columns.
+    """An encoding rule for each column, fitted on one table and applied to any other with these columns.
 
     >>> import pyarrow as pa
     >>> table = Table("a file", {"size": pa.array(["1", "", "3"]), "colour": pa.array(["red", "red", "blue"])})
@@ -95,18 +101,18 @@ class TableEncoder:
 
     rules: tuple[Rule, ...]
     notices: tuple[str, ...] = field(default=(), compare=False)
-    """What was left out, or read in a way that is not obvious. Not part of the fitted encoder."""
+    """Notices about columns that were left out or read in a way that is not obvious; not part of the fitted encoder."""
 
     @classmethod
     def fit(cls, table: Table, *, categorical: Iterable[str] = ()) -> TableEncoder:
-        """Find the kind of each column and what stands for its missing values.
+        """Determine the kind of each column and the value that replaces missing ones.
 
         Args:
             table: the features, without target and groups.
             categorical: columns that hold categories although they look like numbers.
 
         Raises:
-            TableError: if no column is left, or one holds numbers and a few cells that are none.
+            TableError: if no column is left, or a column holds numbers and a few cells that are not numbers.
         """
         categorical = set(categorical)
         for name in categorical:
@@ -129,11 +135,11 @@ class TableEncoder:
         return cls(tuple(rules), tuple(notices))
 
     def refit(self, table: Table) -> TableEncoder:
-        """The same columns of the same kinds, with medians and categories of other rows: those of a training set."""
+        """Return an encoder of the same columns and kinds, with medians and categories of these rows (a training set)."""
         return TableEncoder(tuple(rule.refit(table) for rule in self.rules))
 
     def parse_numbers(self, table: Table) -> Table:
-        """The table with its columns of numbers read once and for all, so that encoding it again is quick."""
+        """Return the table with its columns of numbers already parsed, so that encoding it again is fast."""
         parsed = {
             rule.name: pa.array(table.numbers(rule.name, rule.style)) for rule in self.rules if isinstance(rule, NumericRule)
         }
@@ -141,30 +147,28 @@ class TableEncoder:
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the matrix's columns."""
+        """Names of the columns of the encoded matrix."""
         return [name for rule in self.rules for name in rule.feature_names()]
 
     def encode(self, table: Table) -> np.ndarray:
-        """The features, float32 of shape ``(rows, features)``.
+        """Return the features, float32 of shape ``(rows, features)``.
 
         Raises:
-            TableError: if a column is missing, or a cell of a numeric column is no number.
+            TableError: if a column is missing, or a cell of a numeric column is not a number.
         """
         missing = [rule.name for rule in self.rules if rule.name not in table.columns]
         if missing:
             table.column(missing[0])
         features = np.empty((table.rows, len(self.feature_names)), np.float32)
-        place = 0
+        # Values beyond float32 become infinite, and are clipped to the largest finite number.
         with np.errstate(over="ignore"):
-            for rule in self.rules:
-                for values in rule.encode(table):
-                    features[:, place] = values
-                    place += 1
-        limit = np.finfo(np.float32).max
-        return np.clip(features, -limit, limit, out=features)
+            for index, values in enumerate(values for rule in self.rules for values in rule.encode(table)):
+                features[:, index] = values
+        largest = np.finfo(np.float32).max
+        return np.clip(features, -largest, largest, out=features)
 
     def to_dict(self) -> dict[str, Any]:
-        """The encoder as JSON has it."""
+        """Return the encoder as a dictionary that JSON can hold."""
         return {
             "columns": [
                 {"kind": "numeric" if isinstance(rule, NumericRule) else "categorical", **asdict(rule)} for rule in self.rules
@@ -173,11 +177,11 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> TableEncoder:
-        """The inverse of :meth:`to_dict`."""
+        """Return the encoder that :meth:`to_dict` described."""
         try:
             return cls(tuple(_rule(column) for column in record["columns"]))
         except (KeyError, TypeError) as error:
-            raise TableError(f"this is no fitted encoder: {error!r}") from error
+            raise TableError(f"this is not a fitted encoder: {error!r}") from error
 
 
 def _rule(record: Mapping[str, Any]) -> Rule:
@@ -185,6 +189,11 @@ def _rule(record: Mapping[str, Any]) -> Rule:
     if record["kind"] == "numeric":
         return NumericRule(**{**fields, "style": NumberStyle(**fields["style"])})
     return CategoricalRule(**{**fields, "categories": tuple(fields["categories"])})
+
+
+def _median(values: np.ndarray) -> float:
+    """Return the median; the values are halved first, because the sum of the two middle ones may overflow."""
+    return 2 * float(np.median(values / 2))
 
 
 def _fit_numeric(table: Table, name: str, style: NumberStyle) -> tuple[NumericRule | None, str]:
@@ -198,13 +207,13 @@ def _fit_numeric(table: Table, name: str, style: NumberStyle) -> tuple[NumericRu
             return None, f"column {name!r} is left out: it is {present[0]:g} everywhere"
         if len(values) >= 10 and np.array_equal(values, values[0] + np.arange(len(values))):
             return None, f"column {name!r} is left out: it counts the rows"
-    return NumericRule(name, float(np.median(present)), bool(absent.any()), style), ""
+    return NumericRule(name, _median(present), bool(absent.any()), style), ""
 
 
 def _frequent(counts: np.ndarray, rows: int) -> list[int]:
-    """The categories that get a feature of their own."""
-    frequent = np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]
-    return sorted(int(index) for index in frequent if counts[index] >= least_rows(rows))
+    """Return the indices of the categories that get a feature of their own."""
+    frequent = np.argsort(-counts, kind="stable")[:MAX_CATEGORIES]
+    return sorted(int(index) for index in frequent if counts[index] >= min_category_rows(rows))
 
 
 def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, str]:
@@ -212,13 +221,13 @@ def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, s
     counts = column.counts()
     absent = bool((column.codes < 0).any())
     if len(column.labels) < 2 and not (absent and len(column.labels)):
-        what = f"it is {shorten(column.labels[0])} everywhere" if len(column.labels) else "it is empty"
-        return None, f"column {name!r} is left out: {what}"
+        reason = f"it is {shorten(column.labels[0])} everywhere" if len(column.labels) else "it is empty"
+        return None, f"column {name!r} is left out: {reason}"
     kept = _frequent(counts, table.rows)
     if not kept:
         return None, (
             f"column {name!r} is left out: {len(counts):,} different values in {table.rows:,} rows, none of them in "
-            f"{least_rows(table.rows)} rows or more (an identifier?)"
+            f"{min_category_rows(table.rows)} rows or more (an identifier?)"
         )
     others = len(counts) - len(kept)
     note = f"column {name!r}: {others:,} rare categories count as other" if others else ""

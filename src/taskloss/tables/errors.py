@@ -1,4 +1,4 @@
-"""The one error of this package."""
+"""The error of this package, and how it shows cells."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class TableError(ValueError):
     """
 
 
-def shorten(value: object, most: int = 40) -> str:
-    """A cell as messages show it: in quotes, on one line, not too long.
+def shorten(value: object, length: int = 40) -> str:
+    """Return a cell for a message: in quotes, on one line, at most about ``length`` characters.
 
-    >>> shorten("a" * 99, most=8)
+    >>> shorten("a" * 99, length=8)
     "'aaaaaaa...'"
     """
     text = repr(str(value))
-    return text if len(text) <= most + 2 else f"{text[:most]}...'"
+    return text if len(text) <= length + 2 else f"{text[:length]}...'"

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from taskloss.tables.errors import TableError
+from taskloss.tables.numbers import MICROSECONDS_PER_DAY
 from taskloss.tables.text import join_chunks, name_columns
 
 
 def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str]]:
-    """The columns as numbers or text, and which were left out because they are neither."""
+    """Return the columns as numbers or text, and notices of those that were left out because they are neither."""
     try:
         table = pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
@@ -30,6 +31,7 @@ def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str
 
 
 def _convert(data: pa.ChunkedArray, name: str, source: str) -> pa.Array | None:
+    """Return a column as float64 or text, None if it is neither."""
     kind = data.type
     if pa.types.is_dictionary(kind):
         kind, data = kind.value_type, data.cast(kind.value_type)
@@ -46,11 +48,11 @@ def _convert(data: pa.ChunkedArray, name: str, source: str) -> pa.Array | None:
 
 
 def _days(data: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | None:
-    """Dates and times as days since 1970; durations and times of day are left out."""
+    """Return dates and timestamps as days since 1970; None for durations and times of day."""
     if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         return None
     moments = data.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    return pa.array(moments.to_numpy().astype(np.float64) / 86_400e6, from_pandas=True)
+    return pa.array(moments.to_numpy().astype(np.float64) / MICROSECONDS_PER_DAY, from_pandas=True)
 
 
 def _join(data: pa.ChunkedArray, name: str, source: str) -> pa.Array:

@@ -1,4 +1,4 @@
-"""One way in: :func:`read_table` finds out what a file is, and reads it."""
+"""Reading a data file of any supported format: :func:`read_table` detects the format and reads the table."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ SUFFIXES = {
 SVMLIGHT_LINE = re.compile(rb"[+-]?[\d.eE+-]+( qid:\d+)?( \d+:[\d.eE+-]+)+\s*(#.*)?", re.DOTALL)
 BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 PEEK = 8192
+"""Number of bytes from which the format and the encoding are guessed."""
 
 
 def read_table(path: str | Path, *, form: str | None = None, encoding: str | None = None, missing: Iterable[str] = ()) -> Table:
@@ -41,8 +42,8 @@ def read_table(path: str | Path, *, form: str | None = None, encoding: str | Non
 
     Args:
         path: the file.
-        form: one of ``"csv"``, ``"tsv"``, ``"parquet"``, ``"svmlight"``; by default what the name and the first bytes say.
-        encoding: of a text file; by default UTF-8, or what its byte order mark says.
+        form: ``"csv"``, ``"tsv"``, ``"parquet"`` or ``"svmlight"``; by default it is guessed from the name and the first bytes.
+        encoding: encoding of a text file; by default that of its byte order mark, or UTF-8.
         missing: cells that stand for a missing value, besides the usual ones (``NA``, ``null``, ``?`` ...).
 
     Raises:
@@ -63,7 +64,7 @@ def read_table(path: str | Path, *, form: str | None = None, encoding: str | Non
         raise TableError(f"{path.name} does not fit into memory; take a sample of its rows") from error
     table = Table(path.name, columns, tuple(notices), MISSING | frozenset(missing))
     if table.rows == 0:
-        raise TableError(f"{path.name} holds no rows; expected one sample a row" + (" below the header" if columns else ""))
+        raise TableError(f"{path.name} holds no rows; expected one row per sample" + (" below the header" if columns else ""))
     return table
 
 
@@ -92,7 +93,7 @@ def _read(path: Path, form: str | None, encoding: str | None) -> tuple[dict[str,
 
 
 def _find_form(path: Path, peek: bytes) -> str:
-    """By content where that is certain, else by the name, else by the first line."""
+    """Return the format: by content where that is certain, else by the name, else by the first line."""
     if peek[:4] == b"PAR1":
         return "parquet"
     if peek[:4] in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
@@ -106,11 +107,12 @@ def _find_form(path: Path, peek: bytes) -> str:
 
 
 def _find_encoding(path: Path, peek: bytes) -> str:
+    """Return the encoding of the byte order mark, UTF-8 without one."""
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if peek.startswith(mark):
             return encoding
     if b"\0" in peek:
-        raise TableError(f"{path.name} is no text file: it holds zero bytes. Expected CSV, TSV, Parquet or svmlight")
+        raise TableError(f"{path.name} is not a text file: it holds zero bytes. Expected CSV, TSV, Parquet or svmlight")
     return "utf-8"
 
 

@@ -1,4 +1,4 @@
-"""The target of a table: which label is the positive one, or how relevant a document is."""
+"""Reading the target of a table: two classes, or graded relevance."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import NumberStyle
 from taskloss.tables.table import Categories, Table
 
-MOST_GRADE = 31
-"""Gains of graded relevance are powers of two."""
+MAX_GRADE = 31
+"""Largest grade; the gain of a grade is a power of two."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class BinaryTarget:
     """A target with two classes."""
 
     labels: np.ndarray
-    """1 for the positive class, else 0, int64."""
+    """1 for the positive class and 0 for the others, int64, one per row that has a target."""
     rows: np.ndarray
-    """The rows of the table that have a target, as indices."""
+    """Indices of the rows of the table that have a target."""
     positive: str
-    """The label of the positive class, as the file has it."""
+    """Label of the positive class, as in the file."""
     negative: tuple[str, ...]
     """The other labels."""
     notices: tuple[str, ...]
@@ -32,11 +32,11 @@ class BinaryTarget:
 def binary_target(table: Table, name: str, positive: str | None = None) -> BinaryTarget:
     """Read a column as two classes.
 
-    The positive class is ``positive``, against all other labels; by default the rarer of two, and the last in order of two that
-    are equally frequent. Rows without a target are left out, with a notice.
+    The positive class is ``positive``, against all other labels. By default it is the rarer of two labels, or the last one in
+    sorted order if both are equally frequent. Rows without a target are left out, with a notice.
 
     Raises:
-        TableError: if the column is not there, has one class, or has several and ``positive`` is not given.
+        TableError: if the column does not exist, has one class only, or has several and ``positive`` is not given.
     """
     classes = _labels(table, name)
     counts = classes.counts()
@@ -45,7 +45,7 @@ def binary_target(table: Table, name: str, positive: str | None = None) -> Binar
     shown += ", ..." if len(known) > 8 else ""
     if not known:
         raise TableError(f"every cell of the target, column {name!r} of {table.source}, is empty")
-    chosen = _choose(known, name, table.source, positive, shown)
+    chosen = _choose_positive(known, name, table.source, positive, shown)
     if len(known) < 2:
         raise TableError(
             f"the target, column {name!r} of {table.source}, has one class only: {shown}; expected two. Is it the right column?"
@@ -57,16 +57,16 @@ def binary_target(table: Table, name: str, positive: str | None = None) -> Binar
 
 
 def graded_target(table: Table, name: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Read a column as graded relevance, 0, 1, 2, ...: the grades (int64), the rows that have one, and notices."""
+    """Read a column as graded relevance 0, 1, 2, ...; return the grades (int64), the rows that have one, and notices."""
     values = table.numbers(name)
     rows = np.flatnonzero(~np.isnan(values))
     grades = values[rows]
-    wrong = (grades != np.floor(grades)) | (grades < 0) | (grades > MOST_GRADE)
+    wrong = (grades != np.floor(grades)) | (grades < 0) | (grades > MAX_GRADE)
     if wrong.any():
         first = int(np.argmax(wrong))
         raise TableError(
             f"row {rows[first] + 1}, column {name!r} of {table.source}: the relevance is {grades[first]:g}; "
-            f"expected a whole number from 0 to {MOST_GRADE}"
+            f"expected a whole number from 0 to {MAX_GRADE}"
         )
     if not len(rows):
         raise TableError(f"every cell of the target, column {name!r} of {table.source}, is empty")
@@ -74,19 +74,20 @@ def graded_target(table: Table, name: str) -> tuple[np.ndarray, np.ndarray, tupl
 
 
 def _labels(table: Table, name: str) -> Categories:
-    """The labels as text; numbers in one spelling, so that 1 and 1.0 are one label."""
+    """Return the labels as text; numbers get one spelling, so that 1 and 1.0 are the same label."""
     classes = table.categories(name)
     style = NumberStyle()
-    numbers = [style.parse(label) for label in classes.labels]
-    if None in numbers:
+    values = [style.parse(label) for label in classes.labels]
+    if None in values:
         return classes
-    spelled = [f"{number:.15g}" for number in numbers]
+    spelled = [f"{value:.15g}" for value in values]
     labels = tuple(sorted(set(spelled), key=float))
-    place = np.array([*(labels.index(text) for text in spelled), -1], dtype=np.int32)
-    return Categories(place[classes.codes], labels)
+    new_codes = np.array([*(labels.index(text) for text in spelled), -1], dtype=np.int32)
+    return Categories(new_codes[classes.codes], labels)
 
 
-def _choose(known: dict[str, int], name: str, source: str, positive: str | None, shown: str) -> str:
+def _choose_positive(known: dict[str, int], name: str, source: str, positive: str | None, shown: str) -> str:
+    """Return the positive label; ``known`` has the number of rows of each label, ``shown`` lists them for messages."""
     if positive is not None:
         number = NumberStyle().parse(positive)
         for spelling in (positive, "" if number is None else f"{number:.15g}"):
@@ -102,6 +103,7 @@ def _choose(known: dict[str, int], name: str, source: str, positive: str | None,
 
 
 def _note_missing(missing: np.ndarray, name: str) -> tuple[str, ...]:
+    """Return a notice if rows have no target."""
     if not missing.any():
         return ()
     count, first = int(missing.sum()), int(np.argmax(missing)) + 1

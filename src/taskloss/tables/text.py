@@ -1,7 +1,7 @@
-"""Reading delimited text: CSV, TSV, and their relatives with semicolons and bars.
+"""Reading delimited text: CSV, TSV, and files with semicolons or bars.
 
-Cells are read as text and kept in Arrow's compact form, a chunk of rows at a time, so a large file takes about its own size in
-memory. What a cell means is decided later, for the whole column (:mod:`taskloss.tables.table`).
+Cells are read as text, one chunk of rows at a time, and kept in Arrow's compact form, so a large file takes about its own size in
+memory. The meaning of the cells is decided later, for a whole column (:mod:`taskloss.tables.table`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import PLAIN
 
 DELIMITERS = (",", ";", "\t", "|")
-ROWS_A_CHUNK = 65_536
+CHUNK_ROWS = 65_536
 
 
 def read_delimited(file: TextIO, source: str, *, delimiter: str | None = None) -> tuple[dict[str, pa.Array], list[str]]:
-    """The columns of a file with a header line, as text, and what there is to say about them.
+    """Read the columns of a file with a header line as text; return them and notices.
 
-    Undecodable bytes are expected as surrogate escapes, so that the error can name their cell.
+    ``file`` must decode invalid bytes to surrogate escapes, so that the error can name their cell.
     """
     first = file.readline()
     if not first.strip():
@@ -32,21 +32,21 @@ def read_delimited(file: TextIO, source: str, *, delimiter: str | None = None) -
     file.seek(0)
     rows = _checked_rows(csv.reader(file, delimiter=delimiter, strict=True), source)
     header = next(rows, [])
-    names, notices = name_columns([_decoded(cell, source, 0, str(place)) for place, cell in enumerate(header, 1)], source)
+    names, notices = name_columns([_decoded(cell, source, 0, str(column)) for column, cell in enumerate(header, 1)], source)
     chunks: list[list[pa.Array]] = [[] for _ in names]
     done = 0
-    while block := list(islice(rows, ROWS_A_CHUNK)):
+    while block := list(islice(rows, CHUNK_ROWS)):
         for number, row in enumerate(block, done + 1):
             if len(row) != len(names):
                 _refuse_ragged(row, names, source, number)
-        for place, cells in enumerate(zip(*block, strict=True)):
-            chunks[place].append(_as_array(cells, source, names[place], done))
+        for parts, name, cells in zip(chunks, names, zip(*block, strict=True), strict=True):
+            parts.append(_as_array(cells, source, name, done))
         done += len(block)
     return {name: join_chunks(parts, name, source) for name, parts in zip(names, chunks, strict=True)}, notices
 
 
 def find_delimiter(header: str) -> str:
-    """The comma if the header has one outside of quotes, else what it has most of.
+    """Return the comma if the header has one outside of quotes, else the delimiter that it has most of.
 
     >>> find_delimiter('a;"b,c";d'), find_delimiter("only")
     (';', ',')
@@ -58,7 +58,7 @@ def find_delimiter(header: str) -> str:
 
 
 def name_columns(header: Sequence[str], source: str) -> tuple[list[str], list[str]]:
-    """The names of the columns: none twice, and one for a column that has none."""
+    """Return a name for each column, and notices about columns without one; equal names are an error."""
     names = [name.strip() for name in header]
     if names and all(PLAIN.fullmatch(name) for name in names):
         raise TableError(
@@ -66,22 +66,22 @@ def name_columns(header: Sequence[str], source: str) -> tuple[list[str], list[st
             "Add a line with names at the top"
         )
     notices = []
-    for place, name in enumerate(names, 1):
+    for column, name in enumerate(names, 1):
         if not name:
-            names[place - 1] = f"column {place}"
-            notices.append(f"column {place} has no name; it is called 'column {place}'")
+            names[column - 1] = f"column {column}"
+            notices.append(f"column {column} has no name; it is called 'column {column}'")
     first: dict[str, int] = {}
-    for place, name in enumerate(names, 1):
+    for column, name in enumerate(names, 1):
         if name in first:
             raise TableError(
-                f"columns {first[name]} and {place} of {source} have the same name, {shorten(name)}; rename or remove one"
+                f"columns {first[name]} and {column} of {source} have the same name, {shorten(name)}; rename or remove one"
             )
-        first[name] = place
+        first[name] = column
     return names, notices
 
 
 def join_chunks(parts: Sequence[pa.Array], name: str, source: str) -> pa.Array:
-    """One array out of many."""
+    """Return the chunks of a column as one array."""
     if not parts:
         return pa.array([], pa.string())
     try:
@@ -91,7 +91,7 @@ def join_chunks(parts: Sequence[pa.Array], name: str, source: str) -> pa.Array:
 
 
 def _checked_rows(lines: Iterator[list[str]], source: str) -> Iterator[list[str]]:
-    """The rows that are not blank, with the reader's complaints in our words."""
+    """Yield the rows that are not blank; errors of the csv reader become a :class:`TableError`."""
     number = -1
     while True:
         try:
@@ -99,7 +99,7 @@ def _checked_rows(lines: Iterator[list[str]], source: str) -> Iterator[list[str]
         except StopIteration:
             return
         except csv.Error as error:
-            line = lines.line_num  # type: ignore[attr-defined]  # A csv reader is more than an iterator.
+            line = lines.line_num  # type: ignore[attr-defined]  # A csv reader has this attribute.
             raise TableError(
                 f"row {number + 1}, about line {line} of {source}, cannot be split into cells: {error}. "
                 "Is a quotation mark left open there?"
@@ -121,7 +121,7 @@ def _refuse_ragged(row: Sequence[str], names: Sequence[str], source: str, number
 
 
 def _as_array(cells: Sequence[str], source: str, name: str, before: int) -> pa.Array:
-    """A chunk of a column; ``before`` rows came earlier."""
+    """Return a chunk of a column as an array; ``before`` is the number of rows before it."""
     stripped = [cell.strip() for cell in cells]
     try:
         return pa.array(stripped, pa.string())
@@ -132,7 +132,7 @@ def _as_array(cells: Sequence[str], source: str, name: str, before: int) -> pa.A
 
 
 def _decoded(cell: str, source: str, number: int, column: str) -> str:
-    """The cell itself, or an error if it holds bytes that could not be decoded."""
+    """Return the cell itself, or raise an error if it holds bytes that could not be decoded."""
     try:
         cell.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -1,6 +1,7 @@
-"""Operating points: from scores to decisions, ``score > threshold``, with guarantees that hold for new data.
+"""Thresholds that turn scores into decisions, ``score > threshold``.
 
-``guarantees`` has the thresholds that keep a requirement, and the proofs; ``best`` those that are best on the given samples.
+``guarantees`` has those that keep a requirement on new data, with proofs; ``best`` has those that are best on the given samples.
+This package may import ``metrics``, ``layout`` and ``_checks``.
 """
 
 from taskloss.thresholds.best import for_cost, for_f_score, for_value

@@ -1,4 +1,4 @@
-"""Thresholds that are best on the given samples. No guarantee: on new data they tend to be worse."""
+"""Thresholds that are best on the given samples. They carry no guarantee: on new data they tend to be worse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from taskloss.thresholds.samples import just_above, just_below, ranked, read_sam
 
 
 def for_f_score(scores: Any, target: Any, *, beta: float = 1.0) -> OperatingPoint:
-    """The threshold with the highest F-score of the given samples. No guarantee: the F-score of new data tends to be lower.
+    """Return the threshold with the highest F-score on the given samples.
+
+    It carries no guarantee: the F-score of new data tends to be lower.
 
     >>> point = for_f_score([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0])
     >>> point.threshold, point.recall
@@ -30,7 +32,7 @@ def for_f_score(scores: Any, target: Any, *, beta: float = 1.0) -> OperatingPoin
 
 
 def for_cost(scores: Any, target: Any, *, false_positive: float, false_negative: float) -> OperatingPoint:
-    """The threshold with the lowest total cost of the given samples. No guarantee.
+    """Return the threshold with the lowest total cost on the given samples, without a guarantee.
 
     >>> for_cost([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], false_positive=1, false_negative=5).threshold
     1.5
@@ -45,32 +47,31 @@ def for_cost(scores: Any, target: Any, *, false_positive: float, false_negative:
         scores,
         target,
         lambda counts: -(alarm * counts.false_positives + miss * counts.false_negatives),
-        requirement=f"lowest cost, {alarm:g} a false positive, {miss:g} a false negative",
+        requirement=f"lowest cost, {alarm:g} per false positive, {miss:g} per false negative",
     )
 
 
 def for_value(
     scores: Any, target: Any, value: Callable[[Counts], np.ndarray], *, requirement: str = "highest value"
 ) -> OperatingPoint:
-    """The threshold with the highest value of the confusion counts; of several, the highest. No guarantee.
+    """Return the threshold whose confusion counts have the highest value; the highest one of several. There is no guarantee.
 
     Args:
-        scores: one a sample.
-        target: 0/1.
-        value: takes :class:`Counts` of float64 arrays, one entry a threshold, and returns an array.
-        requirement: what the value is, for the reader.
+        scores: one score per sample, shape ``(n,)``.
+        target: 0/1 labels of the same shape.
+        value: function of :class:`Counts` that hold float64 arrays with one entry per threshold; it returns such an array.
+        requirement: description of the value, for messages.
 
-    The threshold lies halfway between two scores. With the highest score below it there is no alert, with the lowest above it
-    there are only alerts.
+    The threshold lies halfway between two scores, or above all of them (no alerts), or below all of them (only alerts).
     """
     values, labels = read_samples(scores, target)
-    falling, hits = ranked(values, labels)
-    # The number of alerts of each threshold between different scores, all and none included.
-    alerts = np.append(0, np.flatnonzero(np.append(falling[1:] != falling[:-1], True)) + 1)
-    found = np.append(0, hits)[alerts].astype(np.float64)
-    counts = Counts(found, alerts - found, hits[-1] - found, len(falling) - hits[-1] - (alerts - found))
+    descending, hits = ranked(values, labels)
+    # The number of alerts of each threshold between different scores, from none to all.
+    alerts = np.append(0, np.flatnonzero(np.append(descending[1:] != descending[:-1], True)) + 1)
+    tp = np.append(0, hits)[alerts].astype(np.float64)
+    counts = Counts(tp, alerts - tp, hits[-1] - tp, len(descending) - hits[-1] - (alerts - tp))
     best = int(np.argmax(value(counts)))
     threshold = (
-        just_above(values, float(falling[0])) if alerts[best] == 0 else just_below(values, float(falling[alerts[best] - 1]))
+        just_above(values, float(descending[0])) if alerts[best] == 0 else just_below(values, float(descending[alerts[best] - 1]))
     )
     return found_point(threshold, requirement, values, labels, None, None)

@@ -1,33 +1,33 @@
 r"""Thresholds that keep a required precision, recall or rate on new data.
 
-A threshold that has the required precision or recall on validation data often misses it on new data: it was picked because it
-looked good there. The bounds here count that in. They hold with the stated confidence over the draw of the validation samples,
-which must be independent draws of the same distribution as the new ones, and must not have been used to train or to choose the
+A threshold that has the required precision or recall on validation data often misses it on new data: it was chosen because it
+looked good there. The bounds here account for that. They hold with the stated confidence over the draw of the validation samples,
+which must be independent draws from the same distribution as the new ones, and must not have been used to train or to choose the
 model. Nothing is assumed about the scores; ties are allowed.
 
 **Recall.** Let :math:`X_{(1)} \le \dots \le X_{(m)}` be the sorted scores of the m validation positives. Deciding :math:`s \ge
-X_{(k)}` has, for a continuous distribution F of the positives' scores, the recall :math:`1 - F(X_{(k)})`, and
-:math:`F(X_{(k)})` is distributed as the k-th smallest of m uniform numbers. It is above :math:`1 - r` just when fewer than k of
-the m fall below :math:`1 - r`:
+X_{(k)}` has, for a continuous distribution F of the positives' scores, the recall :math:`1 - F(X_{(k)})`, and :math:`F(X_{(k)})`
+is distributed as the k-th smallest of m uniform numbers. It is above :math:`1 - r` exactly when fewer than k of the m numbers lie
+below :math:`1 - r`:
 
 .. math:: P(\text{recall} < r) = P(\mathrm{Bin}(m, 1 - r) \le k - 1) .
 
-k depends on m alone, so nothing was selected by looking: the largest k for which this is at most :math:`1 - \text{confidence}`
-gives the exact bound (Wilks 1941). With ties the recall can only be higher.
+k depends on m alone, so it is not selected by looking at the data: the largest k for which this is at most
+:math:`1 - \text{confidence}` gives the exact bound (Wilks 1941). With ties the recall can only be higher.
 
-**False positive rate, alert rate.** The same from the other end: deciding :math:`s > X` with X the j-th largest score of n
+**False positive rate, alert rate.** The same holds from the other end: deciding :math:`s > X` with X the j-th largest score of n
 negatives (of n samples, whatever their label) has a rate above f with probability :math:`P(\mathrm{Bin}(n, f) \le j - 1)`.
 
 **Precision** is not monotone in the threshold, so candidates are tested. A candidate is a rank: its threshold t is the (n+1)-th
 largest score, and the samples above t are the alerts. *Given t and their number n', the samples above t are independent draws of
 the distribution of samples above t*: the event only says how many samples lie above, at and below t. So the true positives among
-them are :math:`\mathrm{Bin}(n', \text{precision}(t))`, and the Clopper-Pearson bound, the c with
-:math:`P(\mathrm{Bin}(n', c) \ge tp) = \alpha`, is above the precision with probability at most :math:`\alpha`, although t came
-from the data. With J candidates and :math:`\alpha = (1 - \text{confidence}) / J` all J bounds hold at once (union bound),
-whatever their dependence, hence also that of the candidate that is selected: the one with the most alerts whose bound reaches
-the requirement. The candidates are fixed by the number of samples alone, and grow by a constant factor so that J stays
-small. (Testing in sequence from the highest threshold down, without dividing the error, is valid for thresholds
-that were fixed beforehand, but not for ranks: which hypothesis is the first to be false then depends on the samples above.)
+them are :math:`\mathrm{Bin}(n', \text{precision}(t))`, and the Clopper-Pearson bound, the c with :math:`P(\mathrm{Bin}(n', c) \ge
+tp) = \alpha`, is above the precision with probability at most :math:`\alpha`, although t came from the data. With J candidates
+and :math:`\alpha = (1 - \text{confidence}) / J` all J bounds hold at once (union bound), whatever their dependence. So the bound
+of the selected candidate holds as well: the one with the most alerts whose bound reaches the requirement. The candidates are
+determined by the number of samples alone, and grow by a constant factor so that J stays small. (Testing in sequence from the
+highest threshold down, without dividing the error, is valid for thresholds that were fixed beforehand, but not for ranks: which
+hypothesis is the first to be false then depends on the samples above.)
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ from taskloss.thresholds.samples import just_below, ranked, read_samples
 
 CONFIDENCE = 0.95
 RANK_FACTOR = 1.5
-"""Between the numbers of alerts of neighbouring candidates for a precision: a finer grid costs more error a candidate."""
+"""Ratio of the numbers of alerts of neighbouring candidates for a precision; a finer grid leaves each candidate less error."""
 
 
 def for_precision(scores: Any, target: Any, precision: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
-    """The threshold with the most alerts whose precision on new data is at least ``precision``, with this confidence.
+    """Return the threshold with the most alerts whose precision on new data is at least ``precision``, with this confidence.
 
     Args:
-        scores: one a validation sample, shape ``(n,)``.
-        target: 0/1 of the same shape.
+        scores: one score per validation sample, shape ``(n,)``.
+        target: 0/1 labels of the same shape.
         precision: required share of true positives among the alerts.
-        confidence: of the guarantee; see the module for its proof.
+        confidence: confidence of the guarantee; the module's docstring proves it.
 
     Returns:
-        The point; ``found`` is False where no threshold can be vouched for.
+        The operating point; ``found`` is False where no threshold can be guaranteed.
 
     >>> scores = np.arange(200)
     >>> point = for_precision(scores, scores >= 100, 0.9)
     >>> point.threshold, round(point.bound, 4)
     (100.0, 0.9545)
     >>> print(for_precision(scores[:10], scores[:10] >= 5, 0.9))
-    no threshold with precision >= 0.9: 10 samples are too few; even as many alerts without a false one show only 0.7411
+    no threshold with precision >= 0.9: 10 samples are too few; even 10 alerts without a false one show only 0.7411
     """
     values, labels = read_samples(scores, target)
     _check_inner("precision", precision)
     error = _error(confidence)
-    falling, above = ranked(values, labels)
+    descending, above = ranked(values, labels)
     candidates = _precision_candidates(len(values), precision, error)
     alpha = error / max(len(candidates), 1)
     best, best_bound, highest = None, 0.0, 0.0
     for alerts in candidates:
-        threshold = float(falling[alerts]) if alerts < len(falling) else -math.inf
+        threshold = float(descending[alerts]) if alerts < len(descending) else -math.inf
         number = int(np.count_nonzero(values > threshold))
         hits = int(above[number - 1]) if number else 0
         bound = _clopper_pearson_lower(hits, number, alpha)
@@ -87,19 +87,19 @@ def for_precision(scores: Any, target: Any, precision: float, *, confidence: flo
         return found_point(best, requirement, values, labels, confidence, best_bound)
     if not candidates:
         reach = _clopper_pearson_lower(len(values), len(values), error)
-        advice = f"{len(values)} samples are too few; even as many alerts without a false one show only {reach:.4f}"
+        advice = f"{len(values)} samples are too few; even {len(values)} alerts without a false one show only {reach:.4f}"
     else:
         advice = (
-            f"the highest that can be shown is {highest:.4f}; lower the precision or the confidence, bring more validation "
-            "samples, or a better model"
+            f"the highest that can be shown is {highest:.4f}; lower the precision or the confidence, add validation samples, or "
+            "use a better model"
         )
     return missing_point(math.inf, requirement, values, labels, confidence, advice)
 
 
 def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
-    """The highest threshold whose recall on new data is at least ``recall``, with this confidence; exact, see the module.
+    """Return the highest threshold whose recall on new data is at least ``recall``, with this confidence.
 
-    Arguments as for :func:`for_precision`.
+    The bound is exact, see the module. Arguments as for :func:`for_precision`.
 
     >>> scores = np.arange(200)
     >>> point = for_recall(scores, scores >= 100, 0.9)
@@ -121,9 +121,9 @@ def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = C
 
 
 def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
-    """The lowest threshold whose false positive rate on new data is at most ``fpr``, with this confidence; exact, see the module.
+    """Return the lowest threshold whose false positive rate on new data is at most ``fpr``, with this confidence.
 
-    Arguments as for :func:`for_precision`.
+    The bound is exact, see the module. Arguments as for :func:`for_precision`.
 
     >>> scores = np.arange(200)
     >>> point = for_fpr(scores, scores >= 100, 0.1)
@@ -136,9 +136,9 @@ def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDE
 
 
 def for_budget(scores: Any, budget: float, *, target: Any = None, confidence: float = CONFIDENCE) -> OperatingPoint:
-    """The lowest threshold that raises alerts for at most this share of new samples, with this confidence.
+    """Return the lowest threshold that raises alerts for at most this share of new samples, with this confidence.
 
-    It needs no labels; with ``target`` the observed precision and recall are told too.
+    It needs no labels; with ``target``, the result also has the observed precision and recall.
 
     >>> point = for_budget(np.arange(1000), 0.05)
     >>> point.threshold, round(point.bound, 4)
@@ -153,23 +153,23 @@ def for_budget(scores: Any, budget: float, *, target: Any = None, confidence: fl
 
 
 def _largest_rank(count: int, share: float, error: float) -> int:
-    """The largest k with ``P(Bin(count, share) <= k - 1) <= error``; 0 if there is none."""
+    """Return the largest k with ``P(Bin(count, share) <= k - 1) <= error``; 0 if there is none."""
     if count == 0:
         return 0
     ranks = np.arange(1, count + 1)
-    # The sum is rising in k.
+    # The probability increases with k.
     return int(np.searchsorted(bdtr(ranks - 1.0, count, share), error, side="right"))
 
 
-def _clopper_pearson_lower(hits: int, number: int, error: float) -> float:
-    """The c with ``P(Bin(number, c) >= hits) = error``: below the success rate with confidence ``1 - error``."""
-    return float(betaincinv(hits, number - hits + 1, error)) if hits else 0.0
+def _clopper_pearson_lower(hits: int, trials: int, error: float) -> float:
+    """Return the c with ``P(Bin(trials, c) >= hits) = error``; it is below the success rate with confidence ``1 - error``."""
+    return float(betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
 
 
 def _precision_candidates(samples: int, precision: float, error: float) -> list[int]:
-    """Numbers of alerts: from the fewest that could show the precision, by a constant factor, up to all the samples.
+    """Return the numbers of alerts to test: from the fewest that could show the precision, by a constant factor, up to all.
 
-    The fewest are those with ``precision ** alerts <= error / J``, J itself being the number of candidates.
+    The fewest satisfy ``precision ** alerts <= error / J``, where J is the number of candidates.
     """
     candidates: list[int] = []
     for number in range(1, samples + 1):
@@ -185,7 +185,7 @@ def _precision_candidates(samples: int, precision: float, error: float) -> list[
 def _at_most_rate(
     name: str, kind: str, rate: float, pool: np.ndarray, confidence: float, values: np.ndarray, labels: np.ndarray | None
 ) -> OperatingPoint:
-    """The lowest threshold that at most this share of new members of the pool exceed."""
+    """Return the lowest threshold that at most this share of new draws from the pool's distribution exceed."""
     error = _error(confidence)
     rank = _largest_rank(len(pool), rate, error)
     requirement = f"{name} <= {rate:g}"
@@ -202,7 +202,7 @@ def _too_few(count: int, kind: str, share: float, confidence: float) -> str:
 
 
 def _check_inner(name: str, value: Any) -> None:
-    """A share strictly between 0 and 1."""
+    """Check that a share lies strictly between 0 and 1."""
     if _checks.check_positive(name, value) >= 1:
         raise ValueError(f"{name} must be below 1, got {value!r}; 95% is 0.95, and certainty cannot be shown by samples")
 

@@ -1,4 +1,4 @@
-"""What a threshold is told with: its requirement, its guarantee, and what was seen of it."""
+"""The result of choosing a threshold: its requirement, its guarantee, and what was observed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskloss.layout import to_numpy
 
 
 class Counts(NamedTuple):
-    """The confusion counts of thresholds, one number or one array each."""
+    """Confusion counts of one threshold (numbers) or of several (arrays)."""
 
     true_positives: Any
     false_positives: Any
@@ -22,23 +22,23 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A threshold, what is guaranteed of it and what was seen of it in the validation samples."""
+    """A threshold, what is guaranteed for new data, and what was observed on the validation samples."""
 
     threshold: float
     """Decide positive where ``score > threshold``."""
     requirement: str
-    """What was asked for, e.g. ``"precision >= 0.9"``."""
+    """The requirement, e.g. ``"precision >= 0.9"``."""
     found: bool
-    """Whether a threshold meets it. If not, ``threshold`` is infinite: the trivial decision on the safe side (no alert, or for a
-    recall all of them)."""
+    """Whether a threshold meets the requirement. If not, ``threshold`` is infinite: the trivial decision on the safe side, which
+    is no alert, or for a recall only alerts."""
     confidence: float | None
-    """Of the guarantee; None where there is none."""
+    """Confidence of the guarantee; None where there is none."""
     bound: float | None
-    """What holds of new data with this confidence: at least (precision, recall) or at most (rates) this."""
+    """Guaranteed value on new data: at least this precision or recall, or at most this rate."""
     counts: Counts | None
-    """Of the validation samples at this threshold; None where no labels were given."""
+    """Confusion counts of the validation samples; None where no labels were given."""
     advice: str = ""
-    """Where no threshold was found: why, and what to do."""
+    """Why no threshold was found, and what to do; empty if one was."""
 
     @property
     def precision(self) -> float:
@@ -47,7 +47,7 @@ class OperatingPoint:
 
     @property
     def recall(self) -> float:
-        """Observed share of the positives that are found."""
+        """Observed share of the positives that raise an alert."""
         return self._share("true_positives", "false_negatives")
 
     @property
@@ -56,11 +56,11 @@ class OperatingPoint:
         return self._share("false_positives", "true_negatives")
 
     def decide(self, scores: Any) -> np.ndarray:
-        """True where a score is above the threshold."""
+        """Return a mask of the scores above the threshold."""
         return np.greater(to_numpy(scores), self.threshold)
 
     def require(self) -> OperatingPoint:
-        """The point itself if it was found, else an error that says why not."""
+        """Return the point itself if it was found, else raise an error that says why not."""
         if not self.found:
             raise ValueError(f"no threshold with {self.requirement} was found: {self.advice}")
         return self
@@ -91,14 +91,14 @@ def found_point(
     confidence: float | None,
     bound: float | None,
 ) -> OperatingPoint:
-    """A threshold that meets the requirement."""
+    """Return the operating point of a threshold that meets the requirement."""
     return OperatingPoint(threshold, requirement, True, confidence, bound, _observe(threshold, values, labels))
 
 
 def missing_point(
     threshold: float, requirement: str, values: np.ndarray, labels: np.ndarray | None, confidence: float, advice: str
 ) -> OperatingPoint:
-    """None does; ``advice`` says why."""
+    """Return the result for a requirement that no threshold meets; ``advice`` says why."""
     return OperatingPoint(threshold, requirement, False, confidence, None, _observe(threshold, values, labels), advice)
 
 

@@ -1,9 +1,12 @@
-"""The one training loop, and what it trains: the budget, networks, batches, checkpoints."""
+"""The training loop that everything in this library uses, with its budget, networks, batches and checkpoints.
+
+This package may import ``metrics``, ``_storage`` and ``_checks``; it knows neither the losses nor the estimators.
+"""
 
 from taskloss.training.checkpoints import Checkpoint
+from taskloss.training.data import TrainingData
 from taskloss.training.loop import Criterion, Metric, Progress, TrainingResult, train
 from taskloss.training.networks import HIDDEN, build_mlp, seeded
-from taskloss.training.samples import Samples
 from taskloss.training.settings import TrainingSettings
 
 __all__ = [
@@ -12,7 +15,7 @@ __all__ = [
     "Criterion",
     "Metric",
     "Progress",
-    "Samples",
+    "TrainingData",
     "TrainingResult",
     "TrainingSettings",
     "build_mlp",

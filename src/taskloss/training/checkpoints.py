@@ -1,4 +1,4 @@
-"""The state of a run on disk, so that a run that was killed goes on to the very same weights."""
+"""Checkpoints: the state of a run on disk, from which a run that was killed continues to exactly the same weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks, _storage
-from taskloss.training.samples import Samples
+from taskloss.training.data import TrainingData
 from taskloss.training.settings import TrainingSettings
 
 Weights = dict[str, Tensor]
@@ -20,11 +20,11 @@ Weights = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a run is kept, and how often it is written. What is there already is continued."""
+    """The file for the state of a run, and how often it is written. If the file exists, the run continues from it."""
 
     path: Path
     every: int = 50
-    """Steps between two writes; the end of the run is written too."""
+    """Number of steps between two writes; the state at the end of the run is written too."""
 
     def __post_init__(self) -> None:
         _checks.check_count("every", self.every)
@@ -32,7 +32,7 @@ class Checkpoint:
 
 @dataclass
 class RunState:
-    """All that a run depends on besides its input: what a checkpoint holds."""
+    """Everything that a run depends on besides its input; a checkpoint holds this."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -40,12 +40,12 @@ class RunState:
     """The running mean of the weights, if there is one."""
     best_weights: Weights
     best: int = 0
-    """The step of the best weights, from 1; 0 before the first."""
+    """The step of the best weights, counted from 1; 0 while there are none."""
     losses: list[float] = field(default_factory=list)
     metrics: list[float] = field(default_factory=list)
 
     def write(self, path: Path, run: str) -> None:
-        """``run`` says which run this is a state of; a later run with another one is refused."""
+        """Write the state; ``run`` is the digest of the run's input, and a run with another digest refuses the file."""
         tensors = {f"best.{name}": tensor for name, tensor in self.best_weights.items()}
         for kind, module in (("model", self.model), ("average", self.average)):
             if module is not None:
@@ -60,20 +60,20 @@ class RunState:
         _storage.write_tensors(path, tensors, {"run": run, "best": self.best, "losses": self.losses, "metrics": self.metrics})
 
     def read(self, path: Path, run: str) -> None:
-        """Take over the state in ``path``, and its random state."""
+        """Restore the state in ``path``, and torch's random state with it."""
         tensors, facts = _storage.read_tensors(path)
         if facts.get("run") != run:
             raise ValueError(
                 f"the checkpoint {path} belongs to another run: the data, the settings, the network, the loss or the seed have "
-                "changed. Remove it to start anew, or go back to what it was made with"
+                "changed. Remove it to start anew, or restore what it was made with"
             )
         device = next(self.model.parameters()).device
-        self.best_weights = {name: tensor.to(device) for name, tensor in _below(tensors, "best").items()}
-        self.model.load_state_dict(_below(tensors, "model"))
+        self.best_weights = {name: tensor.to(device) for name, tensor in _storage.tensors_under(tensors, "best").items()}
+        self.model.load_state_dict(_storage.tensors_under(tensors, "model"))
         if self.average is not None:
-            self.average.load_state_dict(_below(tensors, "average"))
+            self.average.load_state_dict(_storage.tensors_under(tensors, "average"))
         state: dict[int, Weights] = {}
-        for key, tensor in _below(tensors, "optimizer").items():
+        for key, tensor in _storage.tensors_under(tensors, "optimizer").items():
             number, _, name = key.partition(".")
             state.setdefault(int(number), {})[name] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
@@ -83,17 +83,19 @@ class RunState:
             torch.cuda.set_rng_state(tensors["random.cuda"], device)
 
 
-def _below(tensors: Weights, kind: str) -> Weights:
-    return {name.removeprefix(f"{kind}."): tensor for name, tensor in tensors.items() if name.startswith(f"{kind}.")}
-
-
 def describe_run(
-    model: nn.Module, criterion: Any, training: Samples, validation: Samples, settings: TrainingSettings, metric: Any, seed: int
+    model: nn.Module,
+    criterion: Any,
+    training: TrainingData,
+    validation: TrainingData,
+    settings: TrainingSettings,
+    metric: Any,
+    seed: int,
 ) -> str:
-    """A digest of the input of a run: equal for the same run started again, before its first step."""
+    """Return a digest of the input of a run, taken before its first step; the same run started again has the same digest."""
     digest = hashlib.sha256()
     text = repr((asdict(settings), seed, model, _name(criterion), _name(metric)))
-    # Addresses of functions differ from process to process.
+    # The addresses of functions differ between processes.
     digest.update(re.sub(r" at 0x[0-9a-f]+", "", text).encode())
     tensors: list[Tensor | None] = [*model.state_dict().values(), *training, *validation]
     for tensor in tensors:
@@ -104,7 +106,7 @@ def describe_run(
 
 
 def _name(function: Any) -> Any:
-    """A module tells its settings, a method its object and name, a function its name."""
+    """Return what identifies a function in the digest: a module itself, the object and name of a method, or a function's name."""
     if isinstance(function, nn.Module):
         return function
     return getattr(function, "__self__", None), getattr(function, "__qualname__", type(function).__name__)

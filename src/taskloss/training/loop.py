@@ -1,6 +1,6 @@
-"""The one training loop: early stopping on the exact metric, the best weights kept.
+"""The training loop: it stops early by the exact metric and keeps the best weights.
 
-The metrics of this library do not decompose over samples, so the natural step sees all of them at once. The loop knows neither
+The metrics of this library do not decompose over samples, so the natural step sees all samples at once. The loop knows neither
 the loss nor the metric: a criterion is any ``(scores, target) -> loss``, so a baseline and a direct loss get the same budget,
 seed and stopping rule.
 """
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from taskloss.metrics import average_precision_score
 from taskloss.training.checkpoints import Checkpoint, RunState, Weights, describe_run
+from taskloss.training.data import Batches, TrainingData
 from taskloss.training.networks import seeded
-from taskloss.training.samples import Batches, Samples
 from taskloss.training.settings import TrainingSettings
 
 Criterion = Callable[..., Tensor]
@@ -27,37 +27,37 @@ Metric = Callable[..., Any]
 
 
 class Progress(NamedTuple):
-    """What the loop tells its caller after each iteration."""
+    """The progress of a run, as the loop reports it after each step."""
 
     iteration: int
-    """Steps done so far, from 1."""
+    """Number of steps done so far."""
     loss: float
     metric: float
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The course of a run; the network itself holds the weights of the best iteration."""
+    """Losses and metrics of a run; the network itself holds the weights of the best iteration."""
 
     losses: tuple[float, ...]
-    """Value of the criterion that each step descended from."""
+    """Value of the criterion before each step."""
     metrics: tuple[float, ...]
     """Validation metric after each step."""
     best_iteration: int
-    """The step, counted from 1, after which the validation metric (its mean over the last ``smoothing`` steps) was highest; the
-    first such step."""
+    """The first step, counted from 1, after which the validation metric (its mean over the last ``smoothing`` steps) was
+    highest."""
 
     @property
     def best_metric(self) -> float:
-        """The validation metric of the weights that are kept."""
+        """Validation metric of the weights that are kept."""
         return self.metrics[self.best_iteration - 1]
 
 
 def train(
     model: nn.Module,
     criterion: Criterion,
-    training: Samples,
-    validation: Samples,
+    training: TrainingData,
+    validation: TrainingData,
     *,
     settings: TrainingSettings | None = None,
     metric: Metric = average_precision_score,
@@ -65,25 +65,25 @@ def train(
     on_iteration: Callable[[Progress], None] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> TrainingResult:
-    """Train ``model`` in place with AdamW, on the device it is on, and leave it in evaluation mode with its best weights.
+    """Train ``model`` in place with AdamW, on its own device, and leave it in evaluation mode with its best weights.
 
     Args:
         model: maps features to scores in the shape of the target.
-        criterion: ``(scores, target) -> loss``, a scalar tensor; with ``groups=`` too where the samples have groups.
-        training: the samples of the steps: of each of them all, up to ``settings.batch_size``.
-        validation: the samples of the metric, which picks the weights and the time to stop.
+        criterion: ``(scores, target) -> loss``, a scalar tensor; it is also given ``groups=`` where the data has groups.
+        training: the samples to train on; each step sees all of them, up to ``settings.batch_size``.
+        validation: the samples of the metric, which chooses the weights and the time to stop.
         settings: the budget; the defaults of :class:`TrainingSettings` when left out.
-        metric: ``(scores, target) -> number``, higher is better; ``groups=`` as for the criterion.
-        seed: for whatever is random in the network (dropout) and for the batches. The caller's random state is left as it was.
+        metric: ``(scores, target) -> number``, higher is better; it is given ``groups=`` like the criterion.
+        seed: seed of the batches and of randomness in the network (dropout). The caller's random state is left unchanged.
         on_iteration: called after each step.
-        checkpoint: where to keep the state of the run. If the file is there, the run goes on from it, and ends with the same
-            weights, bit by bit, as a run that was never interrupted (on the same machine and thread count; randomness that a
-            network draws elsewhere than from torch is not kept).
+        checkpoint: the file for the state of the run. If it exists, the run continues from it, and ends with the same weights,
+            bit by bit, as a run that was never interrupted (on the same machine with the same number of threads; randomness
+            that a network draws from elsewhere than torch is not restored).
 
     >>> from taskloss.training import build_mlp
     >>> target = torch.tensor([0, 1] * 8)
-    >>> samples = Samples(target[:, None].float(), target)
-    >>> train(build_mlp(1), nn.SoftMarginLoss(), samples, samples).best_metric
+    >>> data = TrainingData(target[:, None].float(), target)
+    >>> train(build_mlp(1), nn.SoftMarginLoss(), data, data).best_metric
     1.0
     """
     settings = settings or TrainingSettings()
@@ -123,10 +123,10 @@ def _is_over(state: RunState, settings: TrainingSettings) -> bool:
 
 
 def _is_better(state: RunState, settings: TrainingSettings) -> bool:
-    """Whether the last step has the highest mean metric of the last few steps.
+    """Whether the mean metric of the last few steps is the highest so far.
 
-    The first steps, which have too few before them, are no candidates: a single lucky value of a net that has hardly been trained
-    would beat every mean that comes after it.
+    The first steps, which have too few steps before them, are not candidates: a single lucky value of a network that has hardly
+    been trained could beat every later mean.
     """
     window, step = min(settings.smoothing, settings.iterations), len(state.metrics)
     if step < window:
@@ -135,10 +135,10 @@ def _is_better(state: RunState, settings: TrainingSettings) -> bool:
     return state.best == 0 or last > best
 
 
-def _step(model: nn.Module, criterion: Criterion, samples: Samples, optimizer: torch.optim.Optimizer) -> float:
+def _step(model: nn.Module, criterion: Criterion, batch: TrainingData, optimizer: torch.optim.Optimizer) -> float:
     model.train()
     optimizer.zero_grad()
-    loss = criterion(model(samples.features), samples.target, **samples.options())
+    loss = criterion(model(batch.features), batch.target, **batch.options())
     loss.backward()
     optimizer.step()
     return loss.item()
@@ -146,7 +146,7 @@ def _step(model: nn.Module, criterion: Criterion, samples: Samples, optimizer: t
 
 @torch.no_grad()
 def _update_average(state: RunState, decay: float) -> None:
-    """Move the mean weights toward the new ones; the first steps count alike, so that the initial weights fade at once."""
+    """Move the mean weights toward the new ones; the first steps count equally, so the initial weights drop out at once."""
     if state.average is None:
         return
     steps = len(state.losses)
@@ -159,12 +159,14 @@ def _update_average(state: RunState, decay: float) -> None:
 
 
 @torch.no_grad()
-def _validate(model: nn.Module, metric: Metric, samples: Samples, chunk: int) -> float:
+def _validate(model: nn.Module, metric: Metric, validation: TrainingData, chunk: int) -> float:
     model.eval()
-    scores = torch.cat([model(part) for part in torch.split(samples.features, chunk)])
-    value = float(metric(scores, samples.target, **samples.options()))
+    scores = torch.cat([model(part) for part in torch.split(validation.features, chunk)])
+    value = float(metric(scores, validation.target, **validation.options()))
     if math.isnan(value):
-        raise ValueError("the validation metric is not a number, so it cannot choose weights; do the samples hold both classes?")
+        raise ValueError(
+            "the validation metric is NaN, so it cannot choose weights; check that the validation samples hold both classes"
+        )
     return value
 
 

@@ -1,4 +1,4 @@
-"""The network that is trained unless the caller has one."""
+"""The default network, and its reproducible initial weights."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 from torch import nn
 
 HIDDEN = (64, 64)
-"""Widths of the hidden layers, unless told otherwise."""
+"""Default widths of the hidden layers."""
 
 
 def build_mlp(
     features: int, *, hidden: Sequence[int] = HIDDEN, outputs: int | None = None, dropout: float = 0.0, seed: int = 0
 ) -> nn.Sequential:
-    """A ReLU network; its weights depend on nothing but the seed.
+    """Return a ReLU network whose initial weights depend on nothing but the seed.
 
     Args:
-        features: columns of the input.
+        features: number of columns of the input.
         hidden: widths of the hidden layers.
-        outputs: scores a sample, shape ``(n, features) -> (n, outputs)``; when left out one, of shape ``(n,)``.
-        dropout: share of hidden units that are left out in each step of the training.
-        seed: of the initial weights.
+        outputs: number of scores per sample, shape ``(n, features) -> (n, outputs)``; by default one, of shape ``(n,)``.
+        dropout: share of hidden units that are dropped in each training step.
+        seed: seed of the initial weights.
 
     >>> build_mlp(5)(torch.zeros(3, 5)).shape, build_mlp(5, outputs=2)(torch.zeros(3, 5)).shape
     (torch.Size([3]), torch.Size([3, 2]))
@@ -43,7 +43,7 @@ def build_mlp(
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Draw random numbers from ``seed``, and give the caller's random state (CPU and CUDA) back afterwards."""
+    """Seed torch for a block, and restore the caller's random state (CPU and CUDA) afterwards."""
     with torch.random.fork_rng([device] if device.type == "cuda" else [], device_type="cuda"):
         torch.manual_seed(seed)
         yield

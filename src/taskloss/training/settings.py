@@ -1,4 +1,4 @@
-"""The budget of a run."""
+"""The budget of a training run."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from taskloss import _checks
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """The budget of a run. One set of defaults for everything that trains."""
+    """The budget of a training run, with the defaults of everything in this library that trains."""
 
     iterations: int = 400
-    """Most steps that are taken."""
+    """Largest number of steps."""
     patience: int = 100
     """Stop after this many steps without a better validation metric."""
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
     batch_size: int = 32_768
-    """Up to this many training samples, each step sees all of them; of more, stratified batches of about this size."""
+    """Up to this many training samples, each step sees all of them; beyond, stratified batches of about this size."""
     averaging: float = 0.0
-    """Decay of a running mean of the weights: validated and kept are the means, not the last step's weights. 0 for none."""
+    """Decay of a running mean of the weights; the mean is validated and kept instead of the last step's weights. 0 for none."""
     smoothing: int = 1
-    """Compare steps by the mean validation metric of this many steps up to each: a noisy validation set has lucky steps.
-    Steps with fewer before them are not kept, unless the run has no others."""
+    """Compare steps by the validation metric averaged over this many steps, because single steps can look better than they are on
+    a small validation set. Steps with fewer steps before them are not kept, unless the run has no others."""
 
     def __post_init__(self) -> None:
         for name in ("iterations", "patience", "batch_size", "smoothing"):

@@ -1,0 +1,72 @@
+"""The settings that the classifier and the ranker share: what each means and its default, in this one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from taskloss.direct import EPSILON
+from taskloss.tasks import Task
+from taskloss.training import HIDDEN, Progress, TrainingSettings
+
+
+# scikit-learn reads the parameters of an estimator from the signature of its constructor. A dataclass writes that constructor
+# with its full signature, so a subclass adds a setting, or changes a default, by declaring just that one field. Estimators keep
+# the comparison and the representation of scikit-learn.
+@dataclass(eq=False, repr=False)
+class EstimatorSettings:
+    """Settings of an ensemble of networks, the same for a classifier and a ranker.
+
+    Args:
+        metric: the task to train on, or its registered name.
+        method: the loss to train with: ``"direct"``, ``"direct_negative"``, ``"hinge"``, ``"lp"`` (the metrics that
+            :mod:`taskloss.lp` has a loss for), or ``"cross_entropy"``, for comparison with the same network and stopping rule.
+        hidden: widths of the hidden layers.
+        module: ``module(n_features, n_outputs)`` builds your own network instead, ``(n, n_features) -> (n, n_outputs)``.
+        epsilon: weight of the task loss in the direct losses; larger is smoother.
+        members: number of networks.
+        folds: number of folds that the samples are dealt into; each member holds one of them out.
+        max_iter: largest number of training steps of a member.
+        patience: a member stops after this many steps without a better metric on its held-out fold. The default is long,
+            because with rare positives the metric of a small fold stays flat or falls before it rises.
+        learning_rate: learning rate of AdamW.
+        weight_decay: weight decay of AdamW.
+        dropout: share of hidden units that are dropped in each step.
+        averaging: decay of a running mean of the weights, 0 for none.
+        smoothing: steps are compared by their mean metric over this many steps.
+        batch_size: up to this many samples, each step sees all of them; beyond, it sees stratified batches.
+        scaling: scaling of the columns: ``"quantile"``, ``"standard"`` or ``"none"``. A missing value becomes the middle of its
+            column.
+        warm_start: continue from the networks of the last fit.
+        checkpoint: folder for the state of the training; a fit that was killed continues from there.
+        callback: called with the member's index and a :class:`~taskloss.training.Progress` after each step.
+        threads: number of torch threads; with a fixed number, results do not depend on the machine's cores.
+        random_state: seed of the splits and the initial weights.
+    """
+
+    metric: str | Task
+    _: KW_ONLY
+    method: str = "direct"
+    hidden: Sequence[int] = HIDDEN
+    module: Callable[[int, int], nn.Module] | None = None
+    epsilon: float = EPSILON
+    members: int = 5
+    folds: int = 5
+    max_iter: int = 300
+    patience: int = 150
+    learning_rate: float = TrainingSettings.learning_rate
+    weight_decay: float = TrainingSettings.weight_decay
+    dropout: float = 0.0
+    averaging: float = TrainingSettings.averaging
+    smoothing: int = 10
+    batch_size: int = TrainingSettings.batch_size
+    scaling: str = "quantile"
+    warm_start: bool = False
+    checkpoint: str | Path | None = None
+    callback: Callable[[int, Progress], None] | None = None
+    threads: int = 1
+    random_state: Any = None
