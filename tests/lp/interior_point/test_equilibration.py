@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.lp.interior_point.equilibration import equilibrate_batch, unit_scaling
+from taskloss.lp.interior_point.equilibration import equilibrate_batch, identity_equilibration
 from tests.lp.interior_point.programs import program_of_matrix, random_program
 
 
@@ -19,7 +19,7 @@ def test_the_scaled_program_is_the_same_in_other_units():
         given = program_of_matrix(
             matrix, programs.cost[0] * column_units, programs.lower[0] * bound_units, programs.upper[0] * bound_units
         )
-        scaled, scaling = given.copy(), unit_scaling(1, m, n)
+        scaled, scaling = given.copy(), identity_equilibration(1, m, n)
         equilibrate_batch(scaled, scaling)
         r, s, b, k = scaling.rows[0], scaling.columns[0], scaling.bounds[0], scaling.cost[0]
         for scales in (r, s, [b], [k]):
@@ -38,7 +38,7 @@ def test_the_scaled_program_is_the_same_in_other_units():
 
 def test_a_program_of_zeros_stays():
     given = program_of_matrix(np.zeros((2, 3)), np.zeros(3), np.full(5, -np.inf), np.zeros(5))
-    scaled, scaling = given.copy(), unit_scaling(1, 2, 3)
+    scaled, scaling = given.copy(), identity_equilibration(1, 2, 3)
     equilibrate_batch(scaled, scaling)
     for before, after in zip(given[1:], scaled[1:], strict=True):
         np.testing.assert_array_equal(before, after)

@@ -42,7 +42,7 @@ NOT_UNIQUE = 1e-6
 """Freedom that the active set leaves to x, relative, above which the solution counts as not unique."""
 
 
-class Workspace(NamedTuple):
+class PolishWorkspace(NamedTuple):
     """Arrays of the polish, made once per batch; ``N = m + n`` constraints."""
 
     active: np.ndarray
@@ -68,7 +68,7 @@ class Workspace(NamedTuple):
 @inner_kernel
 def make_workspace(n, m):
     """Return a workspace for programs with n variables and m rows."""
-    return Workspace(
+    return PolishWorkspace(
         active=np.empty(m + n, np.bool_),
         bound=np.empty(m + n),
         activity=np.empty(m + n),

@@ -15,7 +15,7 @@ from taskloss.lp.interior_point.active_set import polish_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch
 from taskloss.lp.interior_point.certificates import proves_infeasible, proves_unbounded
 from taskloss.lp.interior_point.data import ProgramData, activity_batch
-from taskloss.lp.interior_point.equilibration import equilibrate_batch, unit_scaling
+from taskloss.lp.interior_point.equilibration import equilibrate_batch, identity_equilibration
 from taskloss.lp.interior_point.predictor_corrector import interior_point_batch
 from taskloss.lp.interior_point.termination import errors_batch, unscale_batch
 from taskloss.lp.interior_point.threads import in_threads
@@ -75,10 +75,10 @@ class _Solve:
         items, n, m = given.num_items, given.cost.shape[1], given.num_rows
         self.given, self.settings = given, settings
         self.programs = given.copy()
-        self.scaling = unit_scaling(items, m, n)
+        self.equilibration = identity_equilibration(items, m, n)
         # The paper's epsilon is in the units of the problem.
         if equilibrate and settings.method != "penalty":
-            equilibrate_batch(self.programs, self.scaling)
+            equilibrate_batch(self.programs, self.equilibration)
         self.all_items = np.arange(items)
         self.x, self.multipliers = np.zeros((items, n)), np.zeros((items, m + n))
         self.error, self.iterations = np.full(items, np.inf), np.zeros(items, np.int64)
@@ -91,8 +91,8 @@ class _Solve:
     def start_at(self, x: np.ndarray, multipliers: np.ndarray) -> None:
         """Start from a pair in the units of the programs as given."""
         self.warm = True
-        self.x[:] = x * self.scaling.bounds[:, None] / self.scaling.columns
-        self.multipliers[:] = multipliers * self.scaling.cost[:, None] / self.scaling.multipliers
+        self.x[:] = x * self.equilibration.bounds[:, None] / self.equilibration.columns
+        self.multipliers[:] = multipliers * self.equilibration.cost[:, None] / self.equilibration.multipliers
 
     def result(self) -> Result:
         """Solve, and report in the units of the programs as given."""
@@ -104,7 +104,7 @@ class _Solve:
         at_lower, at_upper = (np.empty(self.multipliers.shape, np.bool_) for _ in range(2))
         gap = np.empty(len(self.x))
         pair = self.x, self.multipliers
-        unscale_batch(self.given, self.scaling, *pair, AT_BOUND, at_lower, at_upper, self.error, gap)
+        unscale_batch(self.given, self.equilibration, *pair, AT_BOUND, at_lower, at_upper, self.error, gap)
         not_reached = ~(self.error <= self.settings.tolerance)
         self.status[(self.status == Status.OPTIMAL) & not_reached] = Status.ITERATION_LIMIT
         return Result(
@@ -123,7 +123,7 @@ class _Solve:
         )
 
     def _unscaled_traces(self) -> list[np.ndarray]:
-        unscale = self.scaling.columns / self.scaling.bounds[:, None]
+        unscale = self.equilibration.columns / self.equilibration.bounds[:, None]
         return [
             iterates[: int(count)] * factor for iterates, count, factor in zip(self.trace, self.iterations, unscale, strict=True)
         ]
@@ -226,7 +226,7 @@ class _Solve:
         if not len(items):
             return
         programs, duals = self.programs, self.multipliers
-        weights = self.scaling.columns**2
+        weights = self.equilibration.columns**2
         face = programs._replace(
             cost=np.zeros_like(programs.cost),
             quadratic=weights / weights.max(axis=1, keepdims=True),
@@ -257,12 +257,12 @@ class _Solve:
         point, farkas, violation = _find_farkas_vector(program)
         if farkas is not None:
             self.status[item] = Status.INFEASIBLE
-            self.certificates[item] = farkas * self.scaling.rows[item]
+            self.certificates[item] = farkas * self.equilibration.rows[item]
             return
         ray = _find_ray(program) if violation <= AT_BOUND else None
         if ray is not None:
             self.status[item] = Status.UNBOUNDED
-            self.certificates[item] = ray * self.scaling.columns[item]
+            self.certificates[item] = ray * self.equilibration.columns[item]
             self.x[item], self.multipliers[item] = point, 0.0
 
 

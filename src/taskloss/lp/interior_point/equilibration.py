@@ -23,8 +23,8 @@ NEAR_ONE = (0.8, 1.25)
 """Range of the largest entry of a row or column that needs no further round; the scales are rounded anyway."""
 
 
-class Scaling(NamedTuple):
-    """Scales of a batch of programs, see above; ones where nothing was scaled."""
+class Equilibration(NamedTuple):
+    """Scales of a batch of programs, see above; ones where nothing is scaled."""
 
     rows: np.ndarray
     """r, ``(B, m)``."""
@@ -41,28 +41,28 @@ class Scaling(NamedTuple):
         return np.concatenate([self.rows, 1.0 / self.columns], axis=1)
 
 
-def unit_scaling(items: int, m: int, n: int) -> Scaling:
-    """Return a scaling that changes nothing."""
-    return Scaling(rows=np.ones((items, m)), columns=np.ones((items, n)), bounds=np.ones(items), cost=np.ones(items))
+def identity_equilibration(items: int, m: int, n: int) -> Equilibration:
+    """Return an equilibration that changes nothing."""
+    return Equilibration(rows=np.ones((items, m)), columns=np.ones((items, n)), bounds=np.ones(items), cost=np.ones(items))
 
 
 @kernel
-def equilibrate_batch(programs, scaling):
+def equilibrate_batch(programs, equilibration):
     """Scale every program of a batch in place, and write the scales."""
-    m, n = scaling.rows.shape[1], scaling.columns.shape[1]
+    m, n = equilibration.rows.shape[1], equilibration.columns.shape[1]
     row_max, column_max = np.empty(m), np.empty(n)
     for item in range(len(programs.cost)):
         program = program_of(programs, item)
-        _find_scales(program, scaling.rows[item], scaling.columns[item], row_max, column_max)
-        _scale_rows_and_columns(program, scaling.rows[item], scaling.columns[item])
+        _find_scales(program, equilibration.rows[item], equilibration.columns[item], row_max, column_max)
+        _scale_rows_and_columns(program, equilibration.rows[item], equilibration.columns[item])
         largest_bound = max(largest_finite(program.lower, m + n), largest_finite(program.upper, m + n))
-        scaling.bounds[item] = _unit(largest_bound)
-        scaling.cost[item] = _unit(largest_finite(program.cost, n))
+        equilibration.bounds[item] = _unit(largest_bound)
+        equilibration.cost[item] = _unit(largest_finite(program.cost, n))
         for i in range(m + n):
-            program.lower[i] *= scaling.bounds[item]
-            program.upper[i] *= scaling.bounds[item]
+            program.lower[i] *= equilibration.bounds[item]
+            program.upper[i] *= equilibration.bounds[item]
         for column in range(n):
-            program.cost[column] *= scaling.cost[item]
+            program.cost[column] *= equilibration.cost[item]
 
 
 @inner_kernel

@@ -104,12 +104,12 @@ def errors_batch(programs, items, x, multipliers, error):
 
 
 @kernel
-def unscale_batch(programs, scaling, x, multipliers, at_bound_distance, at_lower, at_upper, error, gap):
+def unscale_batch(programs, equilibration, x, multipliers, at_bound_distance, at_lower, at_upper, error, gap):
     """Undo the equilibration of all pairs, and report on them in the units of the programs as given.
 
     Args:
         programs: the batch as given, not scaled; read.
-        scaling: the scales of the equilibration; read.
+        equilibration: the scales of the equilibration; read.
         x: ``(B, n)``; scaled values on entry, unscaled ones on return.
         multipliers: ``(B, m + n)``; likewise.
         at_bound_distance: a constraint of a scaled program is at a bound when it is nearer than this, or has a multiplier.
@@ -118,20 +118,20 @@ def unscale_batch(programs, scaling, x, multipliers, at_bound_distance, at_lower
         error: ``(B,)``; that of the scaled pair on entry, the larger of it and that of the unscaled pair on return.
         gap: ``(B,)``; written.
     """
-    m = scaling.rows.shape[1]
+    m = equilibration.rows.shape[1]
     activity, gradient = np.empty(programs.lower.shape[1]), np.empty(programs.cost.shape[1])
     for item in range(len(x)):
         program = program_of(programs, item)
         for column in range(x.shape[1]):
-            x[item, column] *= scaling.columns[item, column] / scaling.bounds[item]
+            x[item, column] *= equilibration.columns[item, column] / equilibration.bounds[item]
         for i in range(multipliers.shape[1]):
-            scale = scaling.rows[item, i] if i < m else 1.0 / scaling.columns[item, i - m]
-            multipliers[item, i] *= scale / scaling.cost[item]
+            scale = equilibration.rows[item, i] if i < m else 1.0 / equilibration.columns[item, i - m]
+            multipliers[item, i] *= scale / equilibration.cost[item]
         unscaled_error, gap[item] = optimality(program, x[item], multipliers[item], activity, gradient)
         error[item] = max(error[item], unscaled_error)
         for i in range(multipliers.shape[1]):
-            scale = scaling.rows[item, i] if i < m else 1.0 / scaling.columns[item, i - m]
-            near = at_bound_distance / (scale * scaling.bounds[item])
+            scale = equilibration.rows[item, i] if i < m else 1.0 / equilibration.columns[item, i - m]
+            near = at_bound_distance / (scale * equilibration.bounds[item])
             lower, upper, multiplier = program.lower[i], program.upper[i], multipliers[item, i]
             at_upper[item, i] = abs(upper - activity[i]) <= near or multiplier > 0.0 or lower == upper
             at_lower[item, i] = (abs(activity[i] - lower) <= near or multiplier < 0.0) and not at_upper[item, i]
