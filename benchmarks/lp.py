@@ -280,7 +280,7 @@ RIVALS = (
 
 
 def against_rivals() -> Iterator[Row]:
-    """One program of each size, and a batch of programs; CPU time of one thread."""
+    """Compare one program of each size, and a batch of programs, by CPU time of one thread."""
     # cvxpylayers warns of tensors that it copies, qpth of torch functions that it calls by an old name.
     warnings.simplefilter("ignore", UserWarning)
     missing = {package for package in dict.fromkeys(rival.package for rival in RIVALS) if not is_installed(package)}
@@ -304,7 +304,7 @@ def against_rivals() -> Iterator[Row]:
 
 
 def growth() -> Iterator[Row]:
-    """Larger programs: time per variable against n = 1,024, and the first call against later ones.
+    """Compare the time per variable of larger programs with n = 1,024, and their first call with later ones.
 
     The first call analyses the sparsity pattern.
     """

@@ -32,7 +32,7 @@ def step_of(criterion: torch.nn.Module, scores: torch.Tensor, target: torch.Tens
 
 
 def areas() -> Iterator[Row]:
-    """AUC of a million scores, and areas of a million class scores, against torch.sort."""
+    """Compare AUC of a million scores, and areas of a million class scores, with torch.sort."""
     scores, target = example((10**6,))
     values = scores.detach()
     for name, criterion in (("AUC, hinge", tl.lp.AUCLoss()), ("AUC, ramp", tl.lp.AUCLoss(0.5, "ramp"))):
@@ -56,7 +56,7 @@ def areas() -> Iterator[Row]:
 
 
 def operating_points() -> Iterator[Row]:
-    """Losses with a threshold of their own against torch.sort."""
+    """Compare losses that choose a threshold with torch.sort."""
     scores, target = example((10**6,))
     values = scores.detach()
     for name, criterion in (
@@ -68,7 +68,7 @@ def operating_points() -> Iterator[Row]:
 
 
 def against_cvxpylayers() -> Iterator[Row]:
-    """The F-score loss on one batch against the same program in cvxpylayers, at a tolerance of 1e-8 and as it comes.
+    """Compare the F-score loss on one batch with the same program in cvxpylayers, at a tolerance of 1e-8 and as it comes.
 
     Ours is exact to rounding.
     """

@@ -52,7 +52,7 @@ def training_step(
 
 
 def against_sort() -> Iterator[Row]:
-    """Positive AP against torch.sort of the same scores."""
+    """Compare positive AP with torch.sort of the same scores."""
     for n, bound in ((10**4, 1.5), (10**5, 1.0), (10**6, 1.0), (10**7, 1.0)):
         scores, target = example((n,))
         values = scores.detach()
@@ -69,7 +69,7 @@ def normal_lists(positives: int, negatives: int) -> TwoLists:
 
 
 def against_the_table() -> Iterator[Row]:
-    """The kernels of average precision against the textbook dynamic program, as published and in a lean form."""
+    """Compare the kernels of average precision with the textbook dynamic program, as published and in a lean form."""
     size = "2,000 x 8,000"
     lists = normal_lists(2_000, 8_000)
     weight_of_loss, bounds = np.array([len(lists.negatives) / 2]), natural_counts(lists)[1]
@@ -101,7 +101,7 @@ def against_the_table() -> Iterator[Row]:
 
 
 def tasks_against_average_precision() -> Iterator[Row]:
-    """Every other ranking task against average precision, both positive; then negative NDCG against positive AP."""
+    """Compare every other ranking task with average precision, both positive; then negative NDCG with positive AP."""
     scores, target = example((10**6,))
     average_precision = training_step(scores, target)
     for task in (
@@ -120,7 +120,7 @@ def tasks_against_average_precision() -> Iterator[Row]:
 
 
 def queries() -> Iterator[Row]:
-    """Many short rankings against one long one."""
+    """Compare many short rankings with a long one."""
     one = training_step(*example((10**6,)))
     scores, target = example((10_000, 100))
     yield at_most(
@@ -143,7 +143,7 @@ def f1(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.ndarray) -> np.nda
 
 
 def labelings() -> Iterator[Row]:
-    """F-score and Jaccard index against torch.sort, against tables of all pairs of counts, and on images."""
+    """Compare F-score and Jaccard index with torch.sort, also on images, and with tables of all pairs of counts."""
     scores, target = example((10**6,))
     values = scores.detach()
     for task in (tl.FScore(), tl.Jaccard()):
@@ -177,7 +177,7 @@ def labelings() -> Iterator[Row]:
 
 
 def small_batches() -> Iterator[Row]:
-    """Every task with one score per sample on a batch of 64, against BCEWithLogitsLoss; CPU time of one thread."""
+    """Compare every task with one score per sample with BCEWithLogitsLoss on a batch of 64, by CPU time of one thread."""
     scores, target = example((64,))
     cross_entropy, labels = torch.nn.BCEWithLogitsLoss(), target.float()
 
@@ -201,7 +201,7 @@ def small_batches() -> Iterator[Row]:
 
 
 def classes() -> Iterator[Row]:
-    """Class tasks against cross-entropy, forward and backward of both."""
+    """Compare class tasks with cross-entropy, forward and backward of both."""
     generator = torch.Generator().manual_seed(0)
     target = torch.randint(10, (10**6,), generator=generator)
     scores = (torch.randn(10**6, 10, generator=generator) + torch.nn.functional.one_hot(target, 10)).requires_grad_()
@@ -231,7 +231,7 @@ print(step(10**7) * 1024 / (8 * 10**7))
 
 
 def memory() -> Iterator[Row]:
-    """Peak memory beyond the input, in arrays of n float64."""
+    """Measure the peak memory beyond the input, in arrays of n float64."""
     if not Path("/proc/self/status").exists():
         print("peak memory: needs /proc, not measured here")
         return
@@ -257,7 +257,7 @@ print(time.perf_counter() - start)
 
 
 def start_up() -> Iterator[Row]:
-    """Import time, and the first call in a new process."""
+    """Measure the time of the import, and of the first calls in a new process."""
     rounds = [(seconds_of("import taskloss"), seconds_of("import torch")) for _ in range(5)]
     yield at_most("import taskloss against import torch", tuple(map(statistics.median, zip(*rounds, strict=True))), 1.5)
     first = [
