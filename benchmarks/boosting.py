@@ -5,20 +5,20 @@ library get the same 300 rounds, learning rate, trees to choose from (``GRIDS``,
 on validation samples; the setting with the best validation metric is tested. There are four methods:
 
 - ``own``: log loss for tables, lambdarank (LightGBM) or rank:ndcg (XGBoost) for queries;
-- ``late``: the same, but stopping does not look at the first 50 rounds (20 for queries), as it cannot in ``direct``: a control;
+- ``late``: the same, but early stopping ignores the first 50 rounds (20 for queries), as it must in ``direct``: a control;
 - ``direct``: the first 50 of the 300 rounds (20 for queries) by the same objective, the others by the direct gradient of the
   metric, epsilon 1, positive update, secant hessian;
-- ``finish``: direct with epsilon 0.3, beginning at the round where stopping would have ended ``own`` with the same trees.
+- ``finish``: direct with epsilon 0.3, from the round at which early stopping would have ended ``own`` with the same trees.
 
-Of each table, at most 4,000 random rows, 40% are the test; of the others 30% are for validation. F1 is that at the threshold
-that is best for it on validation samples. Two conditions: ``clean``, and ``noise``: 20% of the labels of training and
-validation samples are flipped, whatever their class (of documents: irrelevant to grade 1, relevant to 0). Test labels are
-untouched.
+Of at most 4,000 random rows of each table, 40% are the test set, and 30% of the rest are for validation. F1 is measured at the
+threshold that is best for it on the validation samples. There are two conditions: ``clean``, and ``noise``, where 20% of the
+labels of training and validation samples are flipped, whatever their class (documents: irrelevant to grade 1, relevant to 0).
+Test labels are never changed.
 
 Warm-up, epsilon, update and hessian were chosen with LightGBM by test AP on ``CHOOSING`` with other splits (seeds 100 to 102);
-``finish`` was added, by the same splits, after ``direct`` had run on seed 0, and ``late`` after all of ``direct``. The tables
-also give the mean over the sets that had no part in that. F1 has the settings of AP. The warm-up for queries was chosen by the
-validation NDCG of the first two folds.
+``finish`` was added, by the same splits, after ``direct`` had run on seed 0, and ``late`` after all runs of ``direct``. The
+tables also give the mean over the sets that were not used for these choices. F1 uses the settings of AP. The warm-up for
+queries was chosen by the validation NDCG of the first two folds.
 
     pip install -e '.[cli,boosting]'
     python -m benchmarks.boosting --data FOLDER --output boosting.json
@@ -62,7 +62,7 @@ METHODS = ("own", "late", "direct", "finish")
 ROUNDS, PATIENCE = 300, 50
 WARM_UP = {"AP": 50, "F1": 50, "NDCG@10": 20}
 LEAST_FINISH = 50
-"""Rounds that the library's own objective leaves to the direct gradient at least."""
+"""Smallest number of rounds that the library's own objective leaves to the direct gradient."""
 EPSILON = {"direct": 1.0, "finish": 0.3}
 RATE = 0.05
 GRIDS = {
@@ -73,7 +73,7 @@ TASKS = {"AP": tl.AveragePrecision(), "F1": tl.FScore(), "NDCG@10": tl.GradedNDC
 
 
 class Part(NamedTuple):
-    """Samples; those of a query lie together."""
+    """Samples; those of one query are consecutive, and ``sizes`` holds their number per query."""
 
     features: np.ndarray
     target: np.ndarray
@@ -94,7 +94,7 @@ Fitted = tuple[int, Callable[[np.ndarray], np.ndarray]]
 
 
 def best_f1(scores: np.ndarray, part: Part) -> float:
-    """The highest F1 that a threshold reaches."""
+    """Return the highest F1 that a threshold reaches."""
     threshold = tl.thresholds.for_f_score(scores, part.target).threshold
     return float(tl.metrics.fbeta_score(scores - threshold, part.target))
 
@@ -107,7 +107,7 @@ VALUES: dict[str, Value] = {
 
 
 def read_split(folder: Path, name: str, condition: str, seed: int) -> Split:
-    """One split of a table, or one fold of MQ2008."""
+    """Read one split of a table, or one fold of MQ2008."""
     if name == QUERIES:
         fold = mq2008.read_folds(mq2008.find_data(folder))[seed]
         parts = [Part(p.features, p.relevance, np.unique(p.query, return_counts=True)[1]) for p in fold]
@@ -121,12 +121,12 @@ def read_split(folder: Path, name: str, condition: str, seed: int) -> Split:
         split = train_test_split(seen, seen_target, test_size=VALIDATION, stratify=seen_target, random_state=seed)
         parts = [Part(split[0], split[2]), Part(split[1], split[3]), Part(test, test_target)]
     if condition == "noise":
-        parts[:2] = [part._replace(target=corrupt(part.target, seed + place)) for place, part in enumerate(parts[:2])]
+        parts[:2] = [part._replace(target=corrupt(part.target, seed + index)) for index, part in enumerate(parts[:2])]
     return Split(*parts)
 
 
 def corrupt(target: np.ndarray, seed: int) -> np.ndarray:
-    """20% of the labels flipped; a flipped grade is 0 or 1.
+    """Flip 20% of the labels; a flipped grade is 0 or 1.
 
     >>> corrupt(np.array([0, 0, 1, 2, 2]), 1).tolist()
     [0, 0, 1, 2, 0]
@@ -137,7 +137,7 @@ def corrupt(target: np.ndarray, seed: int) -> np.ndarray:
 
 
 def fit_lightgbm(split: Split, metric: str, method: str, trees: Record, rounds: int, seed: int) -> Fitted:
-    """LightGBM on the training samples, stopped by the validation samples."""
+    """Fit LightGBM to the training samples, stopped by the validation samples."""
     fixed = {"metric": "None", "num_threads": 1, "deterministic": True, "force_row_wise": True, "verbosity": -1, "seed": seed}
     objective = "lambdarank" if split.training.sizes is not None else "binary"
     params = {**fixed, **trees, "objective": objective, "learning_rate": RATE}
@@ -159,7 +159,7 @@ def fit_lightgbm(split: Split, metric: str, method: str, trees: Record, rounds: 
 
 
 def fit_xgboost(split: Split, metric: str, method: str, trees: Record, rounds: int, seed: int) -> Fitted:
-    """XGBoost on the training samples, stopped by the validation samples."""
+    """Fit XGBoost to the training samples, stopped by the validation samples."""
     objective = "rank:ndcg" if split.training.sizes is not None else "binary:logistic"
     fixed = {"nthread": 1, "seed": seed, "disable_default_eval_metric": 1, "tree_method": "hist"}
     params = {**fixed, **trees, "objective": objective, "learning_rate": RATE}
@@ -185,7 +185,7 @@ def fit_xgboost(split: Split, metric: str, method: str, trees: Record, rounds: i
 
 
 def watched(metric: str, method: str, validation: Part) -> Callable[[np.ndarray], float]:
-    """The metric that stops a training, called once a round; 0 in the rounds that do not count."""
+    """Return the metric that stops a training; it is called once per round, and is 0 in the rounds that do not count."""
     rounds = itertools.count()
     ignored = WARM_UP[metric] if method == "late" else 0
     return lambda scores: 0.0 if next(rounds) < ignored else VALUES[metric](scores, validation)
@@ -194,7 +194,7 @@ def watched(metric: str, method: str, validation: Part) -> Callable[[np.ndarray]
 def first_rounds(
     fit: Callable[..., Fitted], split: Split, metric: str, method: str, trees: Record, rounds: int, seed: int
 ) -> int:
-    """How many rounds the library's own objective gets before the direct gradient."""
+    """Return how many rounds the library's own objective gets before the direct gradient."""
     wanted = WARM_UP[metric] if method == "direct" else fit(split, metric, "own", trees, rounds, seed)[0]
     return max(1, min(wanted, rounds - LEAST_FINISH, rounds // 2 if method == "direct" else rounds))
 
@@ -203,7 +203,7 @@ FITS = {"LightGBM": fit_lightgbm, "XGBoost": fit_xgboost}
 
 
 def all_trees(library: str) -> list[Record]:
-    """Every setting of the trees."""
+    """Return every setting of the trees."""
     return [dict(zip(GRIDS[library], values, strict=True)) for values in itertools.product(*GRIDS[library].values())]
 
 
@@ -226,22 +226,25 @@ def run_once(split: Split, metric: str, library: str, method: str, seed: int, ro
 
 
 def summarize(records: Iterable[Record], case: tuple[str, str, str], method: str, names: tuple[str, ...]) -> Record | None:
-    """Means in percent of a method and ``own``, and the gain; its error over the sets, or over the seeds (folds) of one."""
+    """Return the means of a method and of ``own`` in percent, and the gain with its standard error.
+
+    The error is over the sets, or over the seeds (folds) if there is only one set.
+    """
     chosen = [
         record
         for record in records
         if (record["metric"], record["library"], record["condition"]) == case and record["set"] in names
     ]
     cells = {(record["set"], record["seed"], record["method"]): 100 * record["test"] for record in chosen}
-    pairs = sorted({key[:2] for key in cells if all((*key[:2], either) in cells for either in ("own", method))})
+    pairs = sorted({key[:2] for key in cells if all((*key[:2], name) in cells for name in ("own", method))})
     if not pairs:
         return None
     gaps = {pair: cells[(*pair, method)] - cells[(*pair, "own")] for pair in pairs}
     sets = sorted({name for name, _ in pairs})
     units = [statistics.mean(gaps[pair] for pair in pairs if pair[0] == name) for name in sets]
     own, ours = (
-        statistics.mean(statistics.mean(cells[(*pair, either)] for pair in pairs if pair[0] == name) for name in sets)
-        for either in ("own", method)
+        statistics.mean(statistics.mean(cells[(*pair, compared)] for pair in pairs if pair[0] == name) for name in sets)
+        for compared in ("own", method)
     )
     spread = units if len(sets) > 1 else list(gaps.values())
     error = statistics.stdev(spread) / len(spread) ** 0.5 if len(spread) > 1 else 0.0
@@ -250,16 +253,16 @@ def summarize(records: Iterable[Record], case: tuple[str, str, str], method: str
 
 
 def print_tables(records: list[Record]) -> dict[str, Record]:
-    """For each metric, library and condition the means of all sets, of those not chosen on, and each set."""
+    """Print, for each metric, library and condition, the means of all sets, of those not chosen on, and of each set."""
     summary: dict[str, Record] = {}
     unseen = tuple(name for name in NAMES if name not in CHOOSING)
     for case in itertools.product(TASKS, GRIDS, CONDITIONS):
         rows = {"all": (*NAMES, QUERIES), "not chosen on": unseen, **{name: (name,) for name in NAMES}}
         lines = []
         for title, names in rows.items():
-            found = {method: summarize(records, case, method, names) for method in METHODS[1:]}
-            summary |= {f"{', '.join(case)}, {method}, {title}": row for method, row in found.items() if row is not None}
-            lines += [f"{title:<24}{row_text(found)}"] if any(found.values()) else []
+            row_of = {method: summarize(records, case, method, names) for method in METHODS[1:]}
+            summary |= {f"{', '.join(case)}, {method}, {title}": row for method, row in row_of.items() if row is not None}
+            lines += [f"{title:<24}{row_text(row_of)}"] if any(row_of.values()) else []
         if lines:
             head = "".join(f"{method:>9}{'gain':>25}" for method in METHODS[1:])
             print(f"\n{f'test {case[0]}, %, {case[1]}, {case[2]}':<34}{'own':>9}{head}")
@@ -267,10 +270,10 @@ def print_tables(records: list[Record]) -> dict[str, Record]:
     return summary
 
 
-def row_text(found: dict[str, Record | None]) -> str:
-    """One line of a table."""
-    text = "".join(f"{row['own']:>19.2f}" for row in [row for row in found.values() if row is not None][:1])
-    for method, row in found.items():
+def row_text(row_of: dict[str, Record | None]) -> str:
+    """Write one line of a table from the rows by method."""
+    text = "".join(f"{row['own']:>19.2f}" for row in [row for row in row_of.values() if row is not None][:1])
+    for method, row in row_of.items():
         if row is None:
             text += " " * 34
         else:
@@ -280,7 +283,7 @@ def row_text(found: dict[str, Record | None]) -> str:
 
 
 def plan(quick: bool, seeds: int) -> list[tuple[int, str, str, str]]:
-    """Seed, set, metric and library of all runs, F1 last, seed by seed: what an interrupted run has makes a table."""
+    """Return seed, set, metric and library of all runs: F1 last, seed by seed, so that an interrupted run has a table."""
     if quick:
         return [(0, "keel_pima", metric, library) for metric in ("AP", "F1") for library in GRIDS]
     first, last = [*((name, "AP") for name in NAMES), (QUERIES, "NDCG@10")], [(name, "F1") for name in NAMES]
@@ -305,7 +308,7 @@ def main() -> None:
     read = functools.lru_cache(maxsize=4)(functools.partial(read_split, arguments.data))
     records: list[Record] = []
     cases = list(itertools.product(plan(arguments.quick, arguments.seeds), CONDITIONS, METHODS))
-    cases.sort(key=lambda case: case[2] == "finish")  # It takes the longest; the others make a table without it.
+    cases.sort(key=lambda case: case[2] == "finish")  # It takes the longest, and the tables do without it.
     with Progress() as progress:
         bar = progress.add_task("", total=len(cases))
         for (seed, name, metric, library), condition, method in cases:
@@ -316,7 +319,7 @@ def main() -> None:
             records.append(store.run(cell, lambda r=run, key=(name, condition, seed): r(read(*key))))
             progress.advance(bar)
     summary = print_tables(records)
-    print(f"\n{time.perf_counter() - start:.0f} s in all, {statistics.mean(r['seconds'] for r in records):.1f} s a run")
+    print(f"\n{time.perf_counter() - start:.0f} s in all, {statistics.mean(r['seconds'] for r in records):.1f} s per run")
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps({"summary": summary, "records": records}, indent=1))

@@ -1,4 +1,4 @@
-"""Runs that are kept one by one, so that a script that was interrupted goes on where it stood."""
+"""Records of runs that are saved one by one, so that an interrupted script resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Record = dict[str, Any]
 
 
 class Cells:
-    """The records of finished runs by what was run, in a JSON-lines file if there is one.
+    """Records of finished runs, each under its cell (what was run), kept in a JSON-lines file if a path is given.
 
     >>> cells = Cells(None)
     >>> cells.run({"seed": 0}, lambda: {"value": 1.0})["value"]
@@ -30,7 +30,7 @@ class Cells:
                 self.records[self._key(stored["cell"])] = stored["record"]
 
     def run(self, cell: Record, make: Callable[[], Record]) -> Record:
-        """The record of a cell, which must name all that its record depends on; made and kept unless it is known."""
+        """Return the record of a cell; unless it is known, make and keep it. The cell names all that its record depends on."""
         key = self._key(cell)
         if key not in self.records:
             start = time.perf_counter()

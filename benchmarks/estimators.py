@@ -1,11 +1,12 @@
 """The classifier with its default settings: test AP of direct AP against cross-entropy, on clean and on noisy labels.
 
 Both methods get the same ensemble of the same networks, the same splits, seeds, steps and stopping by exact AP; only the loss
-differs. Of each set, at most 8,000 random rows, 40% are the test. Two conditions: ``clean``, and ``noise``: 20% of the labels of
-the other 60%, from which training and held-out samples are taken, are flipped, whatever their class. Test labels are untouched.
+differs. Of at most 8,000 random rows of each set, 40% are the test set. There are two conditions: ``clean``, and ``noise``, where
+20% of the labels of the other 60%, from which training and held-out samples are taken, are flipped, whatever their class. Test
+labels are never changed.
 
 Nothing is tuned on a set. The defaults were chosen on ``CHOOSING``, with other splits (seeds 100 to 102); the table also gives
-the mean over the sets that had no part in that. ``QUOTED`` are eight sets for which figures of other methods are known, with
+the mean over the sets that were not used for that. ``QUOTED`` names eight sets for which figures of other methods are known, with
 three seeds; the table has their mean on the same terms (rows, seeds 0 to 2).
 
     pip install -e '.[cli,estimators]'
@@ -49,11 +50,11 @@ MOST_ROWS = 8_000
 TEST = 0.4
 
 Runs = dict[tuple[str, str, str, int], Record]
-"""By set, condition, method and seed."""
+"""Records by set, condition, method and seed."""
 
 
 def find_data(folder: Path) -> Path:
-    """The folder of the sets, given it or the one above."""
+    """Return the folder of the sets, given that folder or the one above it."""
     for path in (folder, folder / "tabular"):
         if all((path / f"{name}.npz").is_file() for name in NAMES):
             return path
@@ -61,7 +62,7 @@ def find_data(folder: Path) -> Path:
 
 
 def read_set(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Features and labels, at most ``MOST_ROWS`` rows."""
+    """Read features and labels, at most ``MOST_ROWS`` rows."""
     with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
         features, target = file["X"].astype(np.float64), file["y"].astype(np.int64)
     rows = np.random.default_rng(0).permutation(len(target))[:MOST_ROWS]
@@ -69,7 +70,7 @@ def read_set(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def flip(target: np.ndarray, seed: int) -> np.ndarray:
-    """20% of the labels flipped.
+    """Flip 20% of the labels.
 
     >>> int((flip(np.arange(100) % 2, 0) != np.arange(100) % 2).sum())
     20
@@ -81,7 +82,7 @@ def flip(target: np.ndarray, seed: int) -> np.ndarray:
 
 
 def run_once(data: tuple[np.ndarray, np.ndarray], condition: str, method: str, seed: int, settings: Record) -> Record:
-    """Fit one estimator; its AP on the test samples."""
+    """Fit one estimator and return its AP on the test samples."""
     seen, test, seen_target, test_target = train_test_split(*data, test_size=TEST, stratify=data[1], random_state=seed)
     if condition == "noise":
         seen_target = flip(seen_target, seed)
@@ -91,14 +92,14 @@ def run_once(data: tuple[np.ndarray, np.ndarray], condition: str, method: str, s
 
 
 def mean_of(cells: Runs, names: tuple[str, ...], condition: str, method: str, seeds: int) -> float:
-    """Mean over sets of the mean over seeds."""
+    """Return the mean over sets of the mean over seeds."""
     return statistics.mean(
         statistics.mean(cells[name, condition, method, seed]["test_ap"] for seed in range(seeds)) for name in names
     )
 
 
 def print_tables(cells: Runs, names: tuple[str, ...], seeds: int) -> dict[str, Record]:
-    """Each set in percent, then means over sets, with the paired difference and its standard error over the sets."""
+    """Print each set in percent, then means over sets, with the paired difference and its standard error over the sets."""
     summary: dict[str, Record] = {}
     print(f"{'test AP, %':<34}" + "".join(f"{f'{condition}: {m}':>22}" for condition in CONDITIONS for m in (*METHODS, "gain")))
     unseen = tuple(name for name in names if name not in CHOOSING)
@@ -122,7 +123,7 @@ def print_tables(cells: Runs, names: tuple[str, ...], seeds: int) -> dict[str, R
 
 
 def _gap(cells: Runs, unit: str | tuple[str, int], condition: str, seeds: int) -> float:
-    """The gain of a set, or of one seed of a set, in percent."""
+    """Return the gain on a set, or on one seed of a set, in percent."""
     name, chosen = (unit, range(seeds)) if isinstance(unit, str) else (unit[0], range(unit[1], unit[1] + 1))
     values = [[cells[name, condition, method, seed]["test_ap"] for seed in chosen] for method in METHODS]
     return 100 * (statistics.mean(values[0]) - statistics.mean(values[1]))
@@ -156,7 +157,7 @@ def main() -> None:
             progress.advance(bar)
     summary = print_tables(cells, names, seeds)
     print(
-        f"{time.perf_counter() - start:.0f} s in all, {statistics.mean(cell['seconds'] for cell in cells.values()):.1f} s a fit"
+        f"{time.perf_counter() - start:.0f} s in all, {statistics.mean(cell['seconds'] for cell in cells.values()):.1f} s per fit"
     )
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)

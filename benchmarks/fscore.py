@@ -1,25 +1,27 @@
 """Imbalanced binary classification: test F1 of direct F1 against cross-entropy, on clean and on noisy labels.
 
 The same net (two hidden layers of 64 ReLU units, features made normal by their quantiles) is trained full batch by AdamW with
-either loss, at most 300 steps. Of each set 40% of the rows are the test; of the others 30% are for validation. Validation F1, at
-the threshold that is best for it, stops each run, and that threshold is used on the test, for both losses. Three conditions:
+either loss, at most 300 steps. Of each set, 40% of the rows are the test set, and 30% of the rest are for validation. Validation
+F1, at the threshold that is best for it, stops each run, and that threshold is used on the test set, for both losses. There are
+three conditions:
 
 - ``clean``: the labels as they are;
 - ``flips``: 20% of the training and validation labels are flipped, whatever their class. Where positives are rare, most labels
   that say positive are then wrong, and F1 of such labels is highest where nearly everything is called positive;
 - ``swaps``: 20% of the positives become negative and as many negatives positive, so that the share of positives stays.
 
-The test labels are never touched.
+The test labels are never changed.
 
 Direct F1 begins with 50 of its 300 steps on cross-entropy, since from a fresh net its first steps often call all samples
-negative or all positive. Then the bias is moved so that score 0 is the threshold with the best training F1: after cross-entropy,
-rare positives may lie all below 0, where there is no true positive and so no gradient from the positive update. An optimizer of
-its own follows, as the moments that AdamW has of the smaller gradients of cross-entropy make the first steps of direct F1 jumps.
-Only these later steps are candidates for the weights that are kept.
+negative or all positive. Then the bias is moved so that score 0 is the threshold with the best training F1: after
+cross-entropy, all of the rare positives may have scores below 0, where there is no true positive and so no gradient from the
+positive update. A new optimizer takes the remaining steps, because the moments that AdamW collected from the smaller gradients
+of cross-entropy would make the first steps of direct F1 too large. Only these later steps are candidates for the weights that
+are kept.
 
-The settings (eight for each loss) are chosen once a condition by the validation F1, mean over three of the sets and two seeds;
-the table gives means over all sets and over the sets that had no part in the choice. Sets of more than 10,000 rows are cut to a
-random 10,000 first.
+The settings (eight for each loss) are chosen once per condition by the validation F1, mean over three of the sets and two
+seeds; the table gives means over all sets and over the sets that were not used for the choice. Sets of more than 10,000 rows
+are cut to a random 10,000 first.
 
     pip install -e '.[cli,estimators]'
     python -m benchmarks.fscore --data FOLDER --output fscore.json
@@ -76,12 +78,12 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def all_settings(method: str) -> list[Settings]:
-    """Every setting of the grid of a method."""
+    """Return every setting of the grid of a method."""
     return [dict(zip(GRIDS[method], values, strict=True)) for values in itertools.product(*GRIDS[method].values())]
 
 
 def find_data(folder: Path) -> Path:
-    """The folder of the sets, given it or the one above."""
+    """Return the folder of the sets, given that folder or the one above it."""
     for path in (folder, folder / "tabular"):
         if all((path / f"{name}.npz").is_file() for name in NAMES):
             return path
@@ -91,7 +93,7 @@ def find_data(folder: Path) -> Path:
 
 
 def read_set(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Features and labels, at most ``MOST_ROWS`` rows."""
+    """Read features and labels, at most ``MOST_ROWS`` rows."""
     with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
         features, target = file["X"].astype(np.float64), file["y"].astype(np.int64)
     rows = np.random.default_rng(0).permutation(len(target))[:MOST_ROWS]
@@ -99,7 +101,7 @@ def read_set(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def corrupt(target: Tensor, condition: str, rng: np.random.Generator) -> Tensor:
-    """The labels of a condition.
+    """Return the labels of a condition.
 
     >>> target = torch.tensor([1] * 10 + [0] * 90)
     >>> [int((corrupt(target, condition, np.random.default_rng(0)) != target).sum()) for condition in CONDITIONS]
@@ -119,7 +121,7 @@ def corrupt(target: Tensor, condition: str, rng: np.random.Generator) -> Tensor:
 
 
 def make_split(data: tuple[np.ndarray, np.ndarray], condition: str, seed: int) -> Split:
-    """The samples of one seed, training and validation labels as the condition says."""
+    """Split the samples by a seed, and corrupt the training and validation labels as the condition says."""
     training, validation, test = split_samples(*data, seed)
     rng = np.random.default_rng(seed)
     noisy = [TrainingData(part.features, corrupt(part.target, condition, rng)) for part in (training, validation)]
@@ -127,7 +129,7 @@ def make_split(data: tuple[np.ndarray, np.ndarray], condition: str, seed: int) -
 
 
 def best_threshold(scores: Tensor, target: Tensor) -> tuple[float, float]:
-    """The highest F1 that a threshold reaches, and the threshold: halfway between two scores, or below all of them.
+    """Return the highest F1 that a threshold reaches, and the threshold: halfway between two scores, or below all of them.
 
     >>> best_threshold(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([1, 0, 1, 0]))
     (0.8, 1.5)
@@ -142,7 +144,7 @@ def best_threshold(scores: Tensor, target: Tensor) -> tuple[float, float]:
 
 
 def fit(net: nn.Sequential, criterion: Criterion, split: Split, budget: TrainingSettings, seed: int) -> int:
-    """Train the net in place and keep the weights with the best validation F1; the step they are from."""
+    """Train the net in place, keep the weights with the best validation F1, and return the step they are from."""
     parts = (split.training, split.validation)
     return train(net, criterion, *parts, settings=budget, metric=lambda *pair: best_threshold(*pair)[0], seed=seed).best_iteration
 
@@ -155,7 +157,7 @@ def centre(net: nn.Sequential, samples: TrainingData) -> None:
 
 
 def run_once(method: str, settings: Settings, split: Split, seed: int, iterations: int) -> Record:
-    """Train one net: validation F1, and test F1 at the threshold found there and at zero."""
+    """Train one net and return its validation F1, and its test F1 at the best validation threshold and at zero."""
     net, rates = build_mlp(split.training.features.shape[1], seed=seed), (settings["learning_rate"], settings["weight_decay"])
     if method == "cross-entropy":
         steps = fit(net, cross_entropy, split, TrainingSettings(iterations, PATIENCE, *rates), seed)
@@ -178,7 +180,7 @@ def run_once(method: str, settings: Settings, split: Split, seed: int, iteration
 def choose(
     method: str, condition: str, cases: list[tuple[str, int]], run: Callable[..., Record]
 ) -> tuple[Settings, list[Record]]:
-    """The settings with the highest validation F1, mean over cases (set, seed), and the means of all of them."""
+    """Return the settings with the highest validation F1, mean over cases (set, seed), and the means of all settings."""
     means = []
     for settings in all_settings(method):
         cells = [run(name, condition, method, settings, seed) for name, seed in cases]
@@ -187,7 +189,7 @@ def choose(
 
 
 def summarize(records: list[Record]) -> Record:
-    """Mean and standard deviation over the seeds of one set, condition and method."""
+    """Return mean and standard deviation over the seeds of one set, condition and method."""
     row: Record = {}
     for metric in ("test_f1", "test_f1_at_zero"):
         values = [record[metric] for record in records]
@@ -196,7 +198,7 @@ def summarize(records: list[Record]) -> Record:
 
 
 def print_table(condition: str, summary: dict[str, dict[str, Record]]) -> None:
-    """Each set with its spread over seeds, then means over sets, and the paired difference with its standard error."""
+    """Print each set with its spread over seeds, then means over sets, and the paired difference with its standard error."""
     print(f"\n{condition:<32}" + "".join(f"{method:>20}" for method in METHODS) + f"{'difference':>20}{'both at score 0':>22}")
     for name, row in summary.items():
         line = f"{name:<32}"
@@ -222,7 +224,7 @@ def print_table(condition: str, summary: dict[str, dict[str, Record]]) -> None:
 
 
 def difference(row: dict[str, Record], metric: str) -> float:
-    """Direct F1 minus cross-entropy, means over seeds."""
+    """Return direct F1 minus cross-entropy, means over seeds."""
     ours, base = (row[method][metric]["mean"] for method in METHODS)
     return float(ours - base)
 

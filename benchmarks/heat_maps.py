@@ -1,12 +1,13 @@
 """Heat maps of what a pretrained net sees: its activations factored by ``tl.lp.nmf`` (Meng et al. 2021, figure 2).
 
-For each image the activations of the last block of SqueezeNet 1.1 are a matrix V of channels times places. ``V ~ F W``, and each
-row of W is a heat map. One picture: images in the first row, k = 1 below, k = 2 (red and blue) in the last row.
+For each image the activations of the last block of SqueezeNet 1.1 are a matrix V of channels times pixels. It is factored as
+``V ~ F W``, and each row of W is a heat map. The picture has the images in its first row, k = 1 below, and k = 2 (red and blue)
+in the last row.
 
     python -m benchmarks.heat_maps --data FOLDER --output heat_maps.png
 
 FOLDER holds ``pretrained/squeezenet_v1.1_imagenet.npz`` (arrays named conv1.weight, fire2.squeeze1x1.weight, ...) and
-``stl10_train3996_96/stl10_train3996_96.npz`` (JPEG files one after another in ``jpeg``, their places in ``offset``, ``labels``).
+``stl10_train3996_96/stl10_train3996_96.npz`` (concatenated JPEG files in ``jpeg``, where each begins in ``offset``, ``labels``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ POOL_BEFORE = ("fire2", "fire4", "fire6")
 
 
 def activations(weights: dict[str, Tensor], images: Tensor) -> Tensor:
-    """The output of the last fire block, ``(B, 512, 13, 13)``, for images ``(B, 3, 227, 227)``, BGR, mean taken off."""
+    """Return the output of the last fire block, ``(B, 512, 13, 13)``, for BGR images ``(B, 3, 227, 227)`` minus their mean."""
 
     def convolve(name: str, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
         return torch.relu(functional.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], stride, padding))
@@ -46,7 +47,7 @@ def activations(weights: dict[str, Tensor], images: Tensor) -> Tensor:
 
 
 def read_images(path: Path, per_class: int, classes: tuple[int, ...]) -> np.ndarray:
-    """The first images of some classes, ``(n, 96, 96, 3)``."""
+    """Read the first images of the given classes, ``(n, 96, 96, 3)``."""
     with np.load(path, allow_pickle=False) as file:
         jpeg, offset, labels = file["jpeg"], file["offset"], file["labels"]
     chosen = [i for k in classes for i in np.flatnonzero(labels == k)[:per_class]]
@@ -56,7 +57,10 @@ def read_images(path: Path, per_class: int, classes: tuple[int, ...]) -> np.ndar
 
 
 def heat_maps(features: Tensor, rank: int, channels: int) -> tuple[Tensor, float]:
-    """Maps ``(rank, h, w)`` in [0, 1] of activations ``(c, h, w)``, by the channels with the largest sums; and the seconds."""
+    """Return heat maps ``(rank, h, w)`` in [0, 1] of activations ``(c, h, w)``, and the seconds they took.
+
+    Only the channels with the largest sums are factored.
+    """
     matrix = features.flatten(1)
     kept = matrix[torch.argsort(matrix.sum(1), descending=True)[:channels]]
     start = time.perf_counter()
@@ -66,7 +70,7 @@ def heat_maps(features: Tensor, rank: int, channels: int) -> tuple[Tensor, float
 
 
 def overlay(image: np.ndarray, maps: Tensor) -> np.ndarray:
-    """The image with the maps laid over it: the first in red, the second in blue."""
+    """Lay the maps over the image: the first in red, the second in blue."""
     colours = np.array([[255.0, 30.0, 0.0], [0.0, 80.0, 255.0]])
     large = functional.interpolate(maps[None], image.shape[:2], mode="bicubic")[0].clamp(0, 1).numpy()
     result = 0.6 * image.astype(np.float64)
@@ -81,7 +85,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True, help="PNG file")
     parser.add_argument("--channels", type=int, default=128)
-    parser.add_argument("--classes", type=int, nargs="+", default=[0, 2, 3, 5, 6, 8], help="of STL-10; one image each")
+    parser.add_argument("--classes", type=int, nargs="+", default=[0, 2, 3, 5, 6, 8], help="classes of STL-10; one image each")
     arguments = parser.parse_args()
     with np.load(arguments.data / "pretrained" / "squeezenet_v1.1_imagenet.npz", allow_pickle=False) as file:
         weights = {name: torch.from_numpy(file[name]).float() for name in file.files}
@@ -92,10 +96,10 @@ def main() -> None:
     large = [np.asarray(Image.fromarray(image).resize((192, 192), Image.Resampling.BICUBIC)) for image in images]
     rows = [np.hstack(large)]
     for rank in (1, 2):
-        found = [heat_maps(image, rank, arguments.channels) for image in features]
-        print(f"k = {rank}: {arguments.channels} channels, {features[0].shape[1:].numel()} places, seconds an image:", end=" ")
-        print(", ".join(f"{seconds:.1f}" for _, seconds in found), flush=True)
-        rows.append(np.hstack([overlay(image, maps) for image, (maps, _) in zip(large, found, strict=True)]))
+        results = [heat_maps(image, rank, arguments.channels) for image in features]
+        print(f"k = {rank}: {arguments.channels} channels, {features[0].shape[1:].numel()} pixels, seconds per image:", end=" ")
+        print(", ".join(f"{seconds:.1f}" for _, seconds in results), flush=True)
+        rows.append(np.hstack([overlay(image, maps) for image, (maps, _) in zip(large, results, strict=True)]))
     Image.fromarray(np.vstack(rows)).save(arguments.output)
 
 

@@ -1,35 +1,50 @@
-"""The linear-program layer against cvxpylayers and qpth on the F-score program, and its growth; ratios measured in one run.
+"""The linear-program layer against its rivals on the F-score program, and its growth; ratios measured in one run.
 
 The program (Charnes-Cooper form of the F-score with b positives, phi = tanh(scores)), in the variables z and t:
 
     min -2 y'z / b   s.t.  phi_i t <= z_i <= (1 + phi_i) t,  z_i <= t,  sum z + b t = b,  0 <= z <= 1,  t >= 0
 
-Timed is the solution and the gradient of a random linear function of it in the scores, in float64. Ours and qpth are set to a
-tolerance of 1e-8. cvxpylayers is timed three times: its default solver (SCS) at the same tolerance, the default solver as it
-comes, and Clarabel, which is not its default, at the same tolerance. How far the optimal values are from the closed form is
-printed for each. cvxpylayers and qpth must be installed: ``make bench`` does that.
+One call computes the solution and the gradient of a random linear function of it with respect to the scores, in float64; Clarabel
+has no gradient, so its rows compare solutions alone. The tolerance is 1e-8 for everyone, except in the rows of cvxpylayers as it
+comes. Each row also prints how far the two optimal values are from the closed form.
+
+The rivals:
+
+- Moreau, which cvxpylayers recommends today, by its own torch interface and in the fastest of its configurations on this
+  program: bounds as direct cones, QDLDL, exact derivatives;
+- Clarabel by its own Python interface, with the solver set up once and its data updated in every call;
+- cvxpylayers with its default solver (SCS) at a tolerance of 1e-8, with the default solver as it comes, and with Clarabel;
+- qpth, which is dense.
+
+``make bench`` installs them; the rows of one that is not installed are skipped.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+import numpy as np
 import torch
-from benchmarks.measure import Row, at_least, in_turn, report
+from benchmarks.measure import Row, at_least, duration, in_turn, is_installed, one_thread, report
 
 from taskloss.lp import LPLayer, SparseMatrix
 
 TOLERANCE = 1e-8
 RIDGE = 1e-6
-"""qpth needs a positive definite quadratic term; the solutions are vertices, which one this small does not move."""
+"""Quadratic term of qpth, which needs a positive definite one; one this small does not move the solutions, which are vertices."""
 SCS = {"eps_abs": TOLERANCE, "eps_rel": TOLERANCE, "max_iters": 100_000}
-CLARABEL = {"solve_method": "Clarabel", "tol_gap_abs": TOLERANCE, "tol_gap_rel": TOLERANCE, "tol_feas": TOLERANCE}
+TOLERANCES = {"tol_gap_abs": TOLERANCE, "tol_gap_rel": TOLERANCE, "tol_feas": TOLERANCE}
+"""Settings that Clarabel and Moreau share."""
 LARGEST_DENSE = 256
-"""qpth is dense: beyond this a call takes seconds."""
+"""Largest program for qpth: beyond this, a call takes seconds."""
+SHAPES = ((64,), (256,), (1024,), (64, 64))
 
 Solve = Callable[[torch.Tensor], torch.Tensor]
+"""Maps scores ``(n,)`` or ``(B, n)`` to the solution ``(n + 1,)`` or ``(B, n + 1)``: z, then t."""
 
 
 class FScore:
@@ -47,27 +62,35 @@ class FScore:
         self.cost = torch.cat([-2.0 * self.target / self.positives, torch.zeros_like(self.positives)], -1)
         self.equation = torch.cat([torch.ones_like(self.target), self.positives], -1)[..., None, :]
 
-    def missed(self, x: torch.Tensor) -> float:
-        """How far the value of ``x`` is from the best one: positives at ``min(1, 1 + phi)``, negatives at ``max(0, phi)``."""
+    def suboptimality(self, x: torch.Tensor) -> float:
+        """Return how far the objective at ``x`` is from the optimum, the worst of the batch.
+
+        The optimum in closed form: positives at ``min(1, 1 + phi)``, negatives at ``max(0, phi)``.
+        """
         phi = torch.tanh(self.scores.detach())
         best = torch.where(self.target > 0.0, (1.0 + phi).clamp_max(1.0), phi.clamp_min(0.0))
         optimum = -2.0 * (self.target * best).sum(-1) / (best.sum(-1) + self.positives[..., 0])
         return float(((self.cost * x.detach()).sum(-1) - optimum).abs().max())
 
     def step(self, solve: Solve) -> Callable[[], torch.Tensor]:
-        """Forward and backward."""
+        """Return a call that does forward and backward, and returns the solution."""
 
-        def run() -> torch.Tensor:
+        def call() -> torch.Tensor:
             self.scores.grad = None
             x = solve(self.scores)
             (self.weight * x).sum().backward()
             return x
 
-        return run
+        return call
+
+    def forward(self, solve: Solve) -> Callable[[], torch.Tensor]:
+        """Return a call that does the forward pass alone, without a graph, and returns the solution."""
+        scores = self.scores.detach()
+        return lambda: solve(scores)
 
 
 def ours(program: FScore) -> Solve:
-    """The layer; where the entries of the rows stand is told once."""
+    """Return our layer; the sparsity pattern of the rows is given once."""
     n = program.shape[-1]
     each, last = torch.arange(n), torch.full((n,), n)
     rows = SparseMatrix(
@@ -90,7 +113,7 @@ def ours(program: FScore) -> Solve:
 
 
 def ours_dense(program: FScore) -> Solve:
-    """The same from a dense matrix."""
+    """Return our layer, given a dense matrix."""
     layer = LPLayer(tolerance=TOLERANCE)
     zeros = torch.zeros(3 * program.shape[-1], dtype=torch.float64)
     upper = torch.cat([torch.ones(program.shape[-1]), torch.tensor([torch.inf])]).double()
@@ -100,23 +123,104 @@ def ours_dense(program: FScore) -> Solve:
 
 
 def dense_rows(phi: torch.Tensor) -> torch.Tensor:
-    """The inequality rows ``(..., 3n, n + 1)``: ``phi t <= z``, ``z <= (1 + phi) t``, ``z <= t``."""
+    """Return the inequality rows ``(..., 3n, n + 1)``: ``phi t <= z``, ``z <= (1 + phi) t``, ``z <= t``."""
     n = phi.shape[-1]
     eye = torch.eye(n, dtype=phi.dtype).expand(*phi.shape, n)
     last = torch.cat([phi, -1.0 - phi, -torch.ones_like(phi)], -1)[..., None]
     return torch.cat([torch.cat([-eye, eye, eye], -2), last], -1)
 
 
+class ConicRows:
+    """The constraints as conic solvers take them: ``A x + s = b`` with ``s = 0`` in the first row and ``s >= 0`` in the others.
+
+    The rows are the equation, those of ``dense_rows``, ``z <= 1``, and, if ``with_signs``, ``x >= 0``. The entries are sorted by
+    row (CSR): ``offsets (m + 1,)``, ``columns (entries,)``; the right-hand side is ``rhs (m,)`` or ``(B, m)``.
+    """
+
+    def __init__(self, program: FScore, *, with_signs: bool) -> None:
+        n = program.shape[-1]
+        self.program, self.with_signs = program, with_signs
+        each, everything = torch.arange(n), torch.arange(n + 1)
+        pairs = torch.stack([each, torch.full((n,), n)], -1).flatten()
+        self.columns = torch.cat([everything, pairs, pairs, pairs, each, *([everything] if with_signs else [])])
+        entries_per_row = [n + 1] + [2] * (3 * n) + [1] * n + [1] * ((n + 1) if with_signs else 0)
+        self.offsets = torch.tensor([0, *np.cumsum(entries_per_row)])
+        self.num_rows = len(entries_per_row)
+        self.rhs = torch.zeros(*program.shape[:-1], self.num_rows, dtype=torch.float64)
+        self.rhs[..., 0] = program.positives[..., 0]
+        self.rhs[..., 1 + 3 * n : 1 + 4 * n] = 1.0
+
+    def values(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return the entries of A, ``(entries,)`` or ``(B, entries)``."""
+        phi, one = torch.tanh(scores), torch.ones_like(self.program.target)
+        rows = [torch.stack(pair, -1).flatten(-2) for pair in ((-one, phi), (one, -1.0 - phi), (one, -one))]
+        signs = [-torch.ones_like(self.program.cost)] if self.with_signs else []
+        return torch.cat([self.program.equation[..., 0, :], *rows, one, *signs], -1)
+
+
+def moreau(program: FScore) -> Solve:
+    """Return the torch interface of Moreau."""
+    import moreau
+    from moreau.torch import Solver
+
+    n, rows = program.shape[-1], ConicRows(program, with_signs=False)
+    cones = moreau.Cones(
+        num_zero_cones=1,
+        num_nonneg_cones=rows.num_rows - 1,
+        dir_cones=[moreau.DirectConeSpec(kind="nonneg", indices=list(range(n + 1)))],
+    )
+    method = moreau.IPMSettings(direct_solve_method="qdldl", diff_method="exact", **TOLERANCES)
+    batch_size = program.shape[0] if len(program.shape) == 2 else 1
+    settings = moreau.Settings(solver="ipm", device="cpu", batch_size=batch_size, enable_grad=True, ipm_settings=method)
+    no_offsets, no_columns = torch.zeros(n + 2, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    solver = Solver(n + 1, rows.num_rows, no_offsets, no_columns, rows.offsets, rows.columns, cones, settings)
+    no_values = torch.empty(*program.shape[:-1], 0, dtype=torch.float64)
+    return lambda scores: solver.solve(no_values, rows.values(scores), program.cost, rows.rhs).x
+
+
+def clarabel(program: FScore) -> Solve:
+    """Return Clarabel's own interface, without gradients; a batch is solved program by program."""
+    import clarabel
+    from scipy import sparse
+
+    n, rows = program.shape[-1], ConicRows(program, with_signs=True)
+    row_of_entry = np.repeat(np.arange(rows.num_rows), np.diff(rows.offsets.numpy()))
+    by_column = np.lexsort((row_of_entry, rows.columns.numpy()))
+    costs, sides = (array.numpy().reshape(-1, array.shape[-1]) for array in (program.cost, rows.rhs))
+
+    def values(scores: torch.Tensor) -> np.ndarray:
+        entries = rows.values(scores).numpy()
+        return entries.reshape(-1, entries.shape[-1])[:, by_column]
+
+    first = values(program.scores.detach())[0]
+    matrix = sparse.csc_matrix((first, (row_of_entry[by_column], rows.columns.numpy()[by_column])), (rows.num_rows, n + 1))
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads = False, 1
+    for name, value in TOLERANCES.items():
+        setattr(settings, name, value)
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(rows.num_rows - 1)]
+    solver = clarabel.DefaultSolver(sparse.csc_matrix((n + 1, n + 1)), costs[0], matrix, sides[0], cones, settings)
+
+    def solve(scores: torch.Tensor) -> torch.Tensor:
+        solutions = []
+        for entries, cost, side in zip(values(scores), costs, sides, strict=True):
+            solver.update(A=entries, q=cost, b=side)
+            solutions.append(solver.solve().x)
+        return torch.tensor(solutions, dtype=torch.float64).reshape(program.cost.shape)
+
+    return solve
+
+
 def cvxpylayers(program: FScore, **solver_options: object) -> Solve:
-    """The layer of cvxpylayers."""
+    """Return the layer of cvxpylayers."""
     import cvxpy as cp
     from cvxpylayers.torch import CvxpyLayer
 
     n = program.shape[-1]
     z, t = cp.Variable(n), cp.Variable()
     phi, cost, positives = cp.Parameter(n), cp.Parameter(n), cp.Parameter(nonneg=True)
-    limits = [cp.multiply(phi, t) <= z, z <= t + cp.multiply(phi, t), z <= t, z >= 0, z <= 1, t >= 0]
-    problem = cp.Problem(cp.Minimize(cost @ z), [*limits, cp.sum(z) + positives * t == positives])
+    bounds = [cp.multiply(phi, t) <= z, z <= t + cp.multiply(phi, t), z <= t, z >= 0, z <= 1, t >= 0]
+    problem = cp.Problem(cp.Minimize(cost @ z), [*bounds, cp.sum(z) + positives * t == positives])
     layer = CvxpyLayer(problem, parameters=[phi, cost, positives], variables=[z, t])
     given_cost, given_positives = program.cost[..., :-1], program.positives[..., 0]
 
@@ -128,7 +232,7 @@ def cvxpylayers(program: FScore, **solver_options: object) -> Solve:
 
 
 def qpth(program: FScore) -> Solve:
-    """qpth, dense, with a small ridge."""
+    """Return qpth, dense, with a small ridge."""
     from qpth.qp import QPFunction
 
     n = program.shape[-1]
@@ -136,45 +240,77 @@ def qpth(program: FScore) -> Solve:
     quadratic = RIDGE * torch.eye(n + 1, dtype=torch.float64)
     bounds = torch.cat([-torch.eye(n + 1), torch.eye(n + 1)[:n]]).double()
     bounds = bounds.expand(*program.shape[:-1], *bounds.shape)
-    side = torch.cat([torch.zeros(4 * n + 1), torch.ones(n)]).double()
+    rhs = torch.cat([torch.zeros(4 * n + 1), torch.ones(n)]).double()
 
     def solve(scores: torch.Tensor) -> torch.Tensor:
         rows = torch.cat([dense_rows(torch.tanh(scores)), bounds], -2)
-        found = function(quadratic, program.cost, rows, side, program.equation, program.positives)
-        return found.reshape(program.cost.shape)
+        x = function(quadratic, program.cost, rows, rhs, program.equation, program.positives)
+        return x.reshape(program.cost.shape)
 
     return solve
 
 
-def against_others() -> Iterator[Row]:
-    """One program of each size, and a batch."""
+@dataclass(frozen=True)
+class Rival:
+    """A rival of the layer."""
+
+    name: str
+    package: str
+    make: Callable[[FScore], Solve]
+    targets: tuple[float | None, ...]
+    """How many times faster we are to be, one per shape in ``SHAPES``."""
+    has_gradient: bool = True
+    largest: int | None = None
+    """Largest n that is measured."""
+
+
+RIVALS = (
+    Rival("Moreau", "moreau", moreau, (1.5, 3.0, 8.0, 5.0)),
+    Rival("Clarabel, forward only", "clarabel", clarabel, (None,) * 4, has_gradient=False),
+    Rival("cvxpylayers at 1e-8", "cvxpylayers", functools.partial(cvxpylayers, **SCS), (5.0, 5.0, 5.0, 20.0)),
+    Rival("cvxpylayers", "cvxpylayers", cvxpylayers, (5.0, 5.0, 5.0, 20.0)),
+    Rival(
+        "cvxpylayers by Clarabel",
+        "cvxpylayers",
+        functools.partial(cvxpylayers, solve_method="Clarabel", **TOLERANCES),
+        (5.0, 5.0, 5.0, 20.0),
+    ),
+    Rival("qpth", "qpth", qpth, (5.0, 5.0, 5.0, 20.0), largest=LARGEST_DENSE),
+)
+
+
+def against_rivals() -> Iterator[Row]:
+    """Compare one program of each size, and a batch of programs, by CPU time of one thread."""
     # cvxpylayers warns of tensors that it copies, qpth of torch functions that it calls by an old name.
     warnings.simplefilter("ignore", UserWarning)
-    for shape, limit in (((64,), 5), ((256,), 5), ((1024,), 5), ((64, 64), 20)):
-        program = FScore(*shape)
-        name = f"n = {shape[-1]:,}" if len(shape) == 1 else f"batch of {shape[0]}, n = {shape[1]}"
-        mine = program.step(ours(program))
-        others = {
-            "cvxpylayers at 1e-8": cvxpylayers(program, **SCS),
-            "cvxpylayers": cvxpylayers(program),
-            "cvxpylayers by Clarabel": cvxpylayers(program, **CLARABEL),
-        }
-        if shape[-1] <= LARGEST_DENSE:
-            others["qpth"] = qpth(program)
-        for other, solve in others.items():
-            theirs = program.step(solve)
-            errors = f"off by {program.missed(mine()):.0e}, {program.missed(theirs()):.0e}"
-            yield at_least(f"{name}, {other} ({errors})", in_turn(mine, theirs), limit)
-        if len(shape) == 2:
-            times = in_turn(program.step(ours_dense(program)), mine)
-            milliseconds = [f"{seconds * 1e3:.2f} ms" for seconds in times]
-            yield Row(f"{name}, ours from dense matrices, against sparse", *milliseconds, times[0] / times[1], "", True)
+    missing = {package for package in dict.fromkeys(rival.package for rival in RIVALS) if not is_installed(package)}
+    installed = [rival for rival in RIVALS if rival.package not in missing]
+    with one_thread():
+        for number, shape in enumerate(SHAPES):
+            program = FScore(*shape)
+            title = f"n = {shape[-1]:,}" if len(shape) == 1 else f"batch of {shape[0]}, n = {shape[1]}"
+            our_layer = ours(program)
+            for rival in installed:
+                if rival.largest is None or shape[-1] <= rival.largest:
+                    prepare = program.step if rival.has_gradient else program.forward
+                    mine, theirs = prepare(our_layer), prepare(rival.make(program))
+                    errors = f"off by {program.suboptimality(mine()):.0e}, {program.suboptimality(theirs()):.0e}"
+                    times = in_turn(mine, theirs, clock=time.process_time)
+                    yield at_least(f"{title}, {rival.name} ({errors})", times, rival.targets[number])
+            if len(shape) == 2:
+                times = in_turn(program.step(ours_dense(program)), program.step(our_layer), clock=time.process_time)
+                ratio = times[0] / times[1]
+                yield Row(f"{title}, ours from dense matrices, against sparse", *map(duration, times), ratio, "", True)
 
 
 def growth() -> Iterator[Row]:
-    """Larger programs: time a variable against n = 1,024, and the first call, which analyses the sparsity, against later ones."""
+    """Compare the time per variable of larger programs with n = 1,024, and their first call with later ones.
+
+    The first call analyses the sparsity pattern.
+    """
     small_program = FScore(1024)
     small = small_program.step(ours(small_program))
+    small()  # Loads the compiled kernels.
     for n in (4_096, 16_384):
         program = FScore(n)
         large = program.step(ours(program))
@@ -183,10 +319,10 @@ def growth() -> Iterator[Row]:
         first = time.perf_counter() - start
         times = in_turn(large, small)
         ratio = times[0] / times[1] / (n / 1024)
-        milliseconds = [f"{seconds * 1e3:.1f} ms" for seconds in (first, *times)]
-        yield Row(f"n = {n:,}, time a variable against n = 1,024", *milliseconds[1:], ratio, "<= 2", ratio <= 2.0)
-        yield Row(f"n = {n:,}, first call against later ones", *milliseconds[:2], first / times[0], "", True)
+        yield Row(f"n = {n:,}, time per variable against n = 1,024", *map(duration, times), ratio, "<= 2", ratio <= 2.0)
+        title = f"n = {n:,}, first call against later ones"
+        yield Row(title, duration(first), duration(times[0]), first / times[0], "", True)
 
 
 if __name__ == "__main__":
-    report(__doc__, (against_others, growth))
+    report(__doc__, (against_rivals, growth))

@@ -1,10 +1,10 @@
 """Training on the metric programs: each loss of ``tl.lp`` against cross-entropy, by the loss's own metric, on imbalanced tables.
 
 The same net (two hidden layers of 64 ReLU units, features made normal by their quantiles) is trained full batch by AdamW with
-either loss, at most 200 steps. Of each set 40% of the rows are the test; of the others 30% are for validation. The metric on
-the validation rows stops each run, and picks one of four settings for each method, set and seed. F-score, Jaccard and the
+either loss, at most 200 steps. Of each set, 40% of the rows are the test set, and 30% of the rest are for validation. The metric
+on the validation rows stops each run, and picks one of four settings for each method, set and seed. F-score, Jaccard and the
 accuracy in which a positive counts as ten negatives need a threshold: the best one on the validation rows, for both methods.
-The other metrics are of rankings.
+The other metrics are metrics of rankings.
 
     pip install -e '.[cli,estimators]'
     python -m benchmarks.lp_losses --data FOLDER --output lp_losses.json
@@ -46,24 +46,24 @@ Metric = Callable[[Tensor, Tensor], float]
 
 
 class Ratio(NamedTuple):
-    """A metric of labels: coefficients of tp, fp, fn, tn above and below the fraction bar."""
+    """A metric of labels: the coefficients of tp, fp, fn, tn in its numerator and its denominator."""
 
     numerator: tuple[float, float, float, float]
     denominator: tuple[float, float, float, float]
 
     def of(self, *counts: Any) -> Any:
-        """The ratio, for numbers or arrays of them."""
-        above, below = (sum(c * count for c, count in zip(part, counts, strict=True)) for part in self)
-        return above / below
+        """Return the ratio for confusion counts tp, fp, fn, tn, scalars or arrays."""
+        numerator, denominator = (sum(c * count for c, count in zip(part, counts, strict=True)) for part in self)
+        return numerator / denominator
 
     def at(self, threshold: float, scores: Tensor, target: Tensor) -> float:
-        """The ratio where scores above the threshold are taken for positive."""
+        """Return the ratio when scores above the threshold are predicted positive."""
         predicted, positive = scores > threshold, target > 0
         pairs = ((predicted, positive), (predicted, ~positive), (~predicted, positive), (~predicted, ~positive))
-        return float(self.of(*(int((one & other).sum()) for one, other in pairs)))
+        return float(self.of(*(int((first & second).sum()) for first, second in pairs)))
 
     def best(self, scores: Tensor, target: Tensor) -> tuple[float, float]:
-        """The highest value that a threshold reaches, and the threshold: halfway between two scores, or below all of them.
+        """Return the highest value that a threshold reaches, and the threshold: halfway between two scores, or below all.
 
         >>> F1.best(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([1, 0, 1, 0]))
         (0.8, 1.5)
@@ -87,12 +87,12 @@ WEIGHTED = Ratio((10, 0, 0, 1), (10, 1, 10, 1))
 
 @dataclass(frozen=True)
 class Contest:
-    """A loss and the metric it is made for: of rankings, or of labels."""
+    """A loss and the metric it is made for: a metric of rankings, or a ``Ratio`` of labels."""
 
     metric: Metric | Ratio
     make: Callable[..., Criterion]
     grid: dict[str, tuple[Any, ...]]
-    """Settings of the loss, beside the learning rate."""
+    """Settings of the loss other than the learning rate."""
     sets: tuple[str, ...] = BINARY_SETS
 
 
@@ -125,14 +125,14 @@ METHODS = ("program", "cross-entropy")
 
 
 def all_settings(contest: Contest, method: str) -> list[Settings]:
-    """Every setting that is tried."""
+    """Return every setting that is tried."""
     grid: dict[str, tuple[Any, ...]] = {"learning_rate": (0.003, 0.01)}
     grid |= contest.grid if method == "program" else {"weight_decay": (0.01, 1.0)}
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
 def build_net(split: Split, seed: int) -> nn.Module:
-    """One score a sample, or one a class."""
+    """Return a net with one score per sample, or one per class."""
     features, classes = split.training.features.shape[1], int(split.training.target.max()) + 1
     net = build_mlp(features, seed=seed)
     if classes == 2:
@@ -144,7 +144,7 @@ def build_net(split: Split, seed: int) -> nn.Module:
 
 
 def run_once(contest: Contest, method: str, settings: Settings, split: Split, seed: int, iterations: int) -> Record:
-    """Train one net; its metric on the validation and on the test rows."""
+    """Train one net and return its metric on the validation and on the test rows."""
     net = build_net(split, seed)
     options = dict(settings)
     budget = TrainingSettings(iterations, PATIENCE, options.pop("learning_rate"), options.pop("weight_decay", 0.01))
@@ -164,14 +164,14 @@ def run_once(contest: Contest, method: str, settings: Settings, split: Split, se
 
 
 def best_run(contest: Contest, name: str, method: str, seed: int, run: Callable[..., Record]) -> Record:
-    """The run with the settings that are best on the validation rows."""
+    """Return the run with the settings that are best on the validation rows."""
     return max(
         (run(method, settings, seed) for settings in all_settings(contest, method)), key=lambda record: record["validation"]
     )
 
 
 def print_table(title: str, summary: dict[str, dict[str, list[float]]]) -> None:
-    """Means over seeds of each set, then the paired difference over sets."""
+    """Print the means over seeds of each set, then the paired difference over sets."""
     print(f"\n{title:<28}" + "".join(f"{method:>16}" for method in METHODS) + f"{'difference':>20}")
     gaps = []
     for name, row in summary.items():
@@ -188,7 +188,7 @@ def print_table(title: str, summary: dict[str, dict[str, list[float]]]) -> None:
 
 
 def find_data(folder: Path) -> Path:
-    """The folder of the sets, given it or the one above."""
+    """Return the folder of the sets, given that folder or the one above it."""
     for path in (folder, folder / "tabular"):
         if all((path / f"{name}.npz").is_file() for name in (*BINARY_SETS, *CLASS_SETS)):
             return path
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder that holds the sets, or tabular/ with them")
     parser.add_argument("--seeds", type=int, default=3, help="splits, each with its own initial net")
     parser.add_argument("--output", type=Path, help="JSON file for the tables and records")
-    parser.add_argument("--quick", action="store_true", help="one small set a contest, few steps, one seed: does it run?")
+    parser.add_argument("--quick", action="store_true", help="one small set per contest, few steps, one seed: does it run?")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     start = time.perf_counter()

@@ -1,6 +1,6 @@
 """Learning to rank on MQ2008 (LETOR 4.0; Qin and Liu 2013): test NDCG@10 and MAP over the official five folds.
 
-The same net is trained by five losses, full batch, one ranking a query: direct NDCG of the grades, direct NDCG, direct AP,
+The same net is trained by five losses, full batch, one ranking per query: direct NDCG of the grades, direct NDCG, direct AP,
 cross-entropy of each document, and RankNet's logistic loss of the pairs of a query (Burges et al. 2005). LightGBM's lambdarank
 is the reference. Graded NDCG and lambdarank learn from the grades 0, 1, 2, the other nets from relevance >= 1, and so does
 lambdarank in a second row.
@@ -48,7 +48,7 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
 class Documents(NamedTuple):
-    """One part of the data, one row a document; the rows of a query lie together, in the order of the ids."""
+    """One part of the data, one row per document; the rows of a query are consecutive, in the order of the ids."""
 
     features: np.ndarray
     relevance: np.ndarray
@@ -67,7 +67,7 @@ MakeCriterion = Callable[[Documents, Settings], Criterion]
 
 
 def find_data(folder: Path) -> Path:
-    """The file in the folder that ``--data`` names."""
+    """Return the data file in the folder that ``--data`` names."""
     for path in (folder / "mq2008.npz", folder / "ltr" / "mq2008.npz"):
         if path.is_file():
             return path
@@ -75,7 +75,7 @@ def find_data(folder: Path) -> Path:
 
 
 def read_folds(path: Path) -> list[Fold]:
-    """Fold f trains on S_f, S_f+1, S_f+2, validates on the next part and tests on the last, as LETOR prescribes."""
+    """Read the folds: f trains on S_f, S_f+1, S_f+2, validates on the next part and tests on the last, as LETOR prescribes."""
     with np.load(path) as file:
         order = np.argsort(file["qid"], kind="stable")
         features, relevance, query, part = (file[name][order] for name in ("X", "y", "qid", "part"))
@@ -91,19 +91,19 @@ def read_folds(path: Path) -> list[Fold]:
 
 
 def ndcg_at_10(scores: np.ndarray, relevance: np.ndarray, query: np.ndarray) -> float:
-    """Graded NDCG@10, mean over the queries that have a relevant document (no query has only documents of one grade above 0)."""
+    """Return graded NDCG@10, mean over the queries with a relevant document (none has only documents of one grade above 0)."""
     return float(tl.metrics.graded_ndcg_score(scores, relevance, groups=query, at=10))
 
 
 def evaluate(scores: np.ndarray, documents: Documents) -> dict[str, float]:
-    """NDCG@10 by grade; MAP of relevance >= 1, over queries with a relevant document (no query has only such ones)."""
+    """Return graded NDCG@10, and MAP of relevance >= 1 over queries with a relevant document (no query has only such ones)."""
     _, relevance, query = documents
     average_precision = tl.metrics.average_precision_score(scores, relevance >= 1, groups=query)
     return {"ndcg": ndcg_at_10(scores, relevance, query), "map": float(average_precision)}
 
 
 def direct(task: str) -> MakeCriterion:
-    """The direct loss of a task, mean over the queries; grades for a task that takes them."""
+    """Return a maker of the direct loss of a task, mean over the queries; a graded task gets the grades."""
     graded = tl.tasks.as_task(task).target_kind == "graded"
 
     def make(training: Documents, settings: Settings) -> Criterion:
@@ -114,22 +114,22 @@ def direct(task: str) -> MakeCriterion:
 
 
 def cross_entropy(training: Documents, settings: Settings) -> Criterion:
-    """The logistic loss of each document, whatever its query."""
+    """Return the logistic loss of each document, whatever its query."""
     return lambda scores, relevance: nn.functional.binary_cross_entropy_with_logits(scores, (relevance >= 1).to(scores.dtype))
 
 
 def ranknet(training: Documents, settings: Settings) -> Criterion:
-    """The logistic loss of the pairs (relevant, irrelevant) of a query, mean over its pairs and then over the queries."""
+    """Return the logistic loss of the (relevant, irrelevant) pairs of a query, mean over its pairs, then over the queries."""
     relevant, query = training.relevance >= 1, training.query
     better, worse = np.nonzero((query[:, None] == query) & relevant[:, None] & ~relevant)
-    _, number, pairs = np.unique(query[better], return_inverse=True, return_counts=True)
-    share = torch.from_numpy((1 / (pairs * len(pairs)))[number].astype(np.float32))
+    _, query_index, pairs = np.unique(query[better], return_inverse=True, return_counts=True)
+    share = torch.from_numpy((1 / (pairs * len(pairs)))[query_index].astype(np.float32))
     above, below = torch.from_numpy(better), torch.from_numpy(worse)
     return lambda scores, _: (nn.functional.softplus(scores[below] - scores[above]) * share).sum()
 
 
 def run_net(make: MakeCriterion, fold: Fold, settings: Settings, seed: int) -> tuple[Record, np.ndarray]:
-    """Train the net with one loss: validation NDCG@10 and the test scores."""
+    """Train the net with one loss; return its validation NDCG@10 and the test scores."""
     training, validation, test = (
         TrainingData(torch.from_numpy(part.features), torch.from_numpy(part.relevance)) for part in fold
     )
@@ -147,7 +147,7 @@ def run_net(make: MakeCriterion, fold: Fold, settings: Settings, seed: int) -> t
 
 
 def run_lambdarank(grades: int, fold: Fold, settings: Settings, seed: int) -> tuple[Record, np.ndarray]:
-    """LightGBM's lambdarank on relevance cut off at ``grades``; stopped by the same NDCG@10 as the nets."""
+    """Train LightGBM's lambdarank on relevance cut off at ``grades``, stopped by the same NDCG@10 as the nets."""
     rate, leaves = settings["learning_rate"], int(settings["num_leaves"])
     fixed = {"n_jobs": 1, "metric": "None", "deterministic": True, "force_row_wise": True, "verbosity": -1}
     ranker = lightgbm.LGBMRanker(n_estimators=TREES, learning_rate=rate, num_leaves=leaves, random_state=seed, **fixed)
@@ -173,7 +173,7 @@ def run_lambdarank(grades: int, fold: Fold, settings: Settings, seed: int) -> tu
 
 
 class Method(NamedTuple):
-    """How to make one run, ``(fold, settings, seed)``, the settings to choose from, and whether seeds make a difference."""
+    """A function that makes one run, the settings to choose from, and whether seeds make a difference."""
 
     run: Callable[[Fold, Settings, int], tuple[Record, np.ndarray]]
     grid: dict[str, tuple[float, ...]]
@@ -200,7 +200,7 @@ METHODS = {
 
 
 def run_once(name: str, fold: Fold, settings: Settings, seed: int) -> Record:
-    """One run, its settings and its test metrics."""
+    """Make one run and return its settings and test metrics."""
     start = time.perf_counter()
     record, scores = METHODS[name].run(fold, settings, seed)
     test = {f"test_{metric}": value for metric, value in evaluate(scores, fold.test).items()}
@@ -208,7 +208,7 @@ def run_once(name: str, fold: Fold, settings: Settings, seed: int) -> Record:
 
 
 def run_fold(name: str, fold: Fold, seeds: int, advance: Callable[[], None]) -> list[Record]:
-    """Choose the settings on the first seed by validation NDCG@10; one record a seed."""
+    """Choose the settings on the first seed by validation NDCG@10; return one record per seed."""
     trials = []
     for settings in METHODS[name].all_settings():
         trials.append(run_once(name, fold, settings, 0))
@@ -221,7 +221,7 @@ def run_fold(name: str, fold: Fold, seeds: int, advance: Callable[[], None]) -> 
 
 
 def summarize(records: list[Record], metric: str) -> dict[str, Any]:
-    """Mean over folds of the mean over seeds; standard deviations over the folds and (pooled) over the seeds of a fold."""
+    """Return the mean over folds of the means over seeds, and deviations over the folds and (pooled) over a fold's seeds."""
     by_fold = [[record[metric] for record in records if record["fold"] == fold] for fold in range(1, FOLDS + 1)]
     means = [statistics.mean(values) for values in by_fold]
     variances = [statistics.variance(values) for values in by_fold if len(values) > 1]
@@ -234,7 +234,7 @@ def summarize(records: list[Record], metric: str) -> dict[str, Any]:
 
 
 def print_table(summary: dict[str, dict[str, Any]]) -> None:
-    """Each metric with its spread, and its difference to cross-entropy on the same folds with the standard error of that."""
+    """Print each metric with its spread, and its paired difference to cross-entropy with the standard error."""
     print(f"{'':<20}" + "".join(f"{title:^44}" for title in ("NDCG@10", "MAP")))
     print(f"{'method':<20}" + f"{'mean':>8}{'folds':>8}{'seeds':>8}{'to x-ent':>10}{'error':>8}  " * 2 + f"{'s/run':>6}")
     for name, row in summary.items():

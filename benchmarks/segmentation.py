@@ -1,13 +1,13 @@
 """Segmentation of PASCAL VOC 2012: test IoU of heads trained on direct IoU, its surrogates and cross-entropy.
 
-Six classes, each a binary mask of its own against everything else: those with the most images. The images (long side 192, padded
-to a square; the padding is void) go once through a frozen EfficientNet-Lite0; what is trained is a small head on its maps of
-strides 8, 16 and 32. It scores and learns at stride 4; IoU is measured at stride 2, the scores resized bilinearly.
+The six classes with the most images are each a binary mask against everything else. The images (long side 192, padded
+to a square; the padding is void) go once through a frozen EfficientNet-Lite0; a small head on its maps of strides 8, 16 and 32 is
+trained. It scores and learns at stride 4; IoU is measured at stride 2, the scores resized bilinearly.
 
 Every run begins with the weights of the same five epochs of cross-entropy, as the positive update needs some true positives, and
 goes on for four epochs with its own loss; batches, optimizer and budget are the same for all (AdamW, cosine decay):
 
-- direct IoU: ``DirectLoss(Jaccard())``, pooled over the batch with either update, or one labeling an image;
+- direct IoU: ``DirectLoss(Jaccard())``, pooled over the batch with either update, or one labeling per image;
 - hinge IoU: ``StructuredHingeLoss(Jaccard())``, pooled;
 - soft Jaccard: the intersection and union of the probabilities, pooled (Rahman and Wang 2016);
 - Lovasz hinge: the convex extension of the IoU at the hinge errors, pooled (Berman et al. 2018), written from its formula;
@@ -17,7 +17,7 @@ Validation IoU (a quarter of the official training images), at score 0, chooses 
 seed, which is kept; the other seeds run with them. Some runs on the same validation images chose the rate of the warm-up, the
 range of the grids (epsilon 1 was worse than 4 for the positive update) and the update for single images. Test: the official
 validation images. Reported for each class: IoU pooled over the test set, as VOC defines it, and the mean IoU of the images that
-show the class; at score 0, and at the thresholds (one a class) that are best for the pooled IoU of the validation images.
+show the class; at score 0, and at the thresholds (one per class) that are best for the pooled IoU of the validation images.
 
     pip install -e '.[cli,estimators,experiments]'
     python -m benchmarks.segmentation --data FOLDER --cache FOLDER --output segmentation.json
@@ -59,7 +59,11 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
 class Head(nn.Module):
-    """Each map to WIDTH channels, their sum at the finest side, a 3x3 layer, and one score a class at twice that side."""
+    """A small segmentation head with one score per class.
+
+    Each map is reduced to WIDTH channels; their sum at the finest resolution goes through a 3x3 layer, and the scores are
+    resized to STRIDE.
+    """
 
     def __init__(self, channels: list[int], classes: int) -> None:
         super().__init__()
@@ -74,29 +78,29 @@ class Head(nn.Module):
 
 
 def resize(maps: Tensor, side: int) -> Tensor:
-    """Bilinear interpolation to a side."""
+    """Resize square maps bilinearly to a side."""
     return nn.functional.interpolate(maps, size=(side, side), mode="bilinear", align_corners=False)
 
 
-def one_mask_a_class(masks: Tensor) -> Tensor:
-    """Class indices ``(n, h, w)`` to 0/1 and VOID, ``(n, C, h, w)``."""
+def one_mask_per_class(masks: Tensor) -> Tensor:
+    """Turn class indices ``(n, h, w)`` into masks ``(n, C, h, w)`` of 0, 1 and VOID."""
     each = masks[:, None] == torch.arange(1, 1 + len(CLASSES), dtype=masks.dtype)[:, None, None]
     return each.to(torch.uint8).masked_fill_(masks[:, None] == VOID, VOID)
 
 
 def at_stride(masks: Tensor, stride: int) -> Tensor:
-    """The middle pixel of every square of ``stride`` pixels."""
+    """Return the middle pixel of every square of ``stride`` pixels."""
     return masks[:, stride // 2 :: stride, stride // 2 :: stride]
 
 
 def cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
-    """The logistic loss, mean over pixels and classes."""
+    """Return the logistic loss, mean over pixels and classes."""
     known = target != VOID
     return nn.functional.binary_cross_entropy_with_logits(scores[known], target[known].to(scores.dtype))
 
 
 def soft_jaccard(scores: Tensor, target: Tensor) -> Tensor:
-    """One minus ``sum p y / sum (p + y - p y)`` over the pixels of the batch, mean over the classes."""
+    """Return one minus ``sum p y / sum (p + y - p y)`` over the pixels of the batch, mean over the classes."""
     known, truth = target != VOID, (target == 1).to(scores.dtype)
     probability = scores.sigmoid() * known
     intersection = (probability * truth).sum((0, 2, 3))
@@ -105,7 +109,7 @@ def soft_jaccard(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def lovasz_hinge(scores: Tensor, target: Tensor) -> Tensor:
-    """The convex extension of the Jaccard loss at the hinge errors (Berman et al. 2018), mean over the classes.
+    """Return the convex extension of the Jaccard loss at the hinge errors (Berman et al. 2018), mean over the classes.
 
     With the errors ``m_i = max(0, 1 - (2 y_i - 1) s_i)`` in falling order, the loss is ``sum_i m_i (L_i - L_{i-1})``, where L_i
     is one minus the intersection over union when the first i pixels are the wrong ones.
@@ -122,13 +126,13 @@ def lovasz_hinge(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def of_task(criterion: nn.Module, *, pooled: bool) -> Criterion:
-    """A loss of this library on the masks of a batch, pooled or one labeling an image and class."""
+    """Apply a loss of this library to the masks of a batch, pooled or with one labeling per image and class."""
     dim = (0, 2, 3) if pooled else (2, 3)
     return lambda scores, target: criterion(scores, target, dim=dim, ignore_index=VOID)
 
 
 def direct(settings: Settings, *, update: str, pooled: bool = True) -> Criterion:
-    """Direct IoU with the epsilon of the settings."""
+    """Return direct IoU with the epsilon of the settings."""
     return of_task(tl.DirectLoss(tl.Jaccard(), epsilon=settings["epsilon"], update=update), pooled=pooled)
 
 
@@ -154,7 +158,7 @@ def fit(head: Head, criterion: Criterion, images: Images, rate: float, epochs: i
     for index in batches:
         batch = images.rows(index)
         optimizer.zero_grad()
-        criterion(head(batch.maps), one_mask_a_class(at_stride(batch.masks, STRIDE))).backward()
+        criterion(head(batch.maps), one_mask_per_class(at_stride(batch.masks, STRIDE))).backward()
         optimizer.step()
         if decay:
             schedule.step()
@@ -162,16 +166,16 @@ def fit(head: Head, criterion: Criterion, images: Images, rate: float, epochs: i
 
 @torch.no_grad()
 def score_images(head: Head, images: Images) -> Tensor:
-    """Scores ``(n, C, side, side)`` at STRIDE."""
+    """Return scores ``(n, C, side, side)`` at STRIDE."""
     return torch.cat([head(images.rows(index).maps) for index in torch.arange(len(images.masks)).split(128)])
 
 
 def evaluate(scores: Tensor, masks: Tensor, thresholds: Tensor) -> dict[str, list[float]]:
-    """The IoU of each class at TEST_STRIDE: pooled over the images, and the mean over the images that show the class."""
+    """Return the IoU of each class at TEST_STRIDE: pooled over the images, and the mean over images that show the class."""
     parts = []
-    for some_scores, some_masks in zip(scores.split(64), at_stride(masks, TEST_STRIDE).split(64), strict=True):
-        target = one_mask_a_class(some_masks)
-        predicted = (resize(some_scores, SIDE // TEST_STRIDE) > thresholds[:, None, None]) & (target != VOID)
+    for batch_scores, batch_masks in zip(scores.split(64), at_stride(masks, TEST_STRIDE).split(64), strict=True):
+        target = one_mask_per_class(batch_masks)
+        predicted = (resize(batch_scores, SIDE // TEST_STRIDE) > thresholds[:, None, None]) & (target != VOID)
         truth = target == 1
         # Sums of float32 are exact up to 2^24 and much faster than those of bool.
         parts.append(torch.stack([part.float().sum((2, 3)) for part in (predicted & truth, predicted | truth, truth)]))
@@ -181,8 +185,8 @@ def evaluate(scores: Tensor, masks: Tensor, thresholds: Tensor) -> dict[str, lis
 
 
 def best_thresholds(scores: Tensor, masks: Tensor) -> Tensor:
-    """For each class the threshold of the highest pooled IoU at STRIDE; it is the one of F1 too, since IoU = F1 / (2 - F1)."""
-    target = one_mask_a_class(at_stride(masks, STRIDE))
+    """Return, per class, the threshold of the highest pooled IoU at STRIDE; it is that of F1, since IoU = F1 / (2 - F1)."""
+    target = one_mask_per_class(at_stride(masks, STRIDE))
     pairs = zip(scores.movedim(1, 0), target.movedim(1, 0), strict=True)
     return torch.tensor([best_threshold(score[truth != VOID], truth[truth != VOID])[1] for score, truth in pairs])
 
@@ -204,7 +208,7 @@ class Runs:
         return head.state_dict()
 
     def run_once(self, method: str, settings: Settings, seed: int) -> Record:
-        """Train one head: IoU on validation and test images, at score 0 and at the thresholds of the validation images."""
+        """Train one head; return its IoU on validation and test images, at score 0 and at the thresholds chosen on validation."""
         head = self._new_head(seed)
         head.load_state_dict(self.warm_weights(seed))
         criterion = METHODS[method](settings)
@@ -219,20 +223,20 @@ class Runs:
 
 
 def all_settings(method: str) -> list[Settings]:
-    """Every setting of the grid of a method."""
+    """Return every setting of the grid of a method."""
     grid = DIRECT_GRID if method.startswith("direct") else PLAIN_GRID
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
 def run_method(method: str, seeds: int, run: Callable[[str, Settings, int], Record]) -> list[Record]:
-    """Choose the settings on the first seed by the mean pooled IoU of the validation images; one record a seed."""
+    """Choose the settings on the first seed by the mean pooled IoU of the validation images; return one record per seed."""
     trials = [run(method, settings, 0) for settings in all_settings(method)]
     best = max(trials, key=lambda trial: statistics.mean(trial["validation"]["pooled"]))
     return [best, *(run(method, best["settings"], seed) for seed in range(1, seeds))]
 
 
 def summarize(records: list[Record], part: str, kind: str) -> dict[str, Any]:
-    """Mean over the seeds for each class and of the mean over classes, with the standard deviation of that."""
+    """Return means over the seeds: of each class, and of the mean over classes with its standard deviation."""
     by_seed = [statistics.mean(record[part][kind]) for record in records]
     classes = [statistics.mean(values) for values in zip(*(record[part][kind] for record in records), strict=True)]
     spread = statistics.stdev(by_seed) if len(by_seed) > 1 else None
@@ -240,7 +244,7 @@ def summarize(records: list[Record], part: str, kind: str) -> dict[str, Any]:
 
 
 def print_table(summary: dict[str, dict[str, Any]], part: str, kind: str, title: str) -> None:
-    """Methods by classes, in percent."""
+    """Print a table of methods by classes, in percent."""
     print(f"\n{title:<52}{'mean':>6}{'seeds':>9}" + "".join(f"{name:>8}" for name in CLASSES))
     for method, row in summary.items():
         values = row[part][kind]
@@ -293,7 +297,7 @@ def main() -> None:
             results[method] = run_method(method, seeds, run)
     summary: dict[str, dict[str, Any]] = {method: {} for method in METHODS}
     for method, records in results.items():
-        print(f"{method}: {records[0]['settings']}, {statistics.mean(record['seconds'] for record in records):.0f} s a run")
+        print(f"{method}: {records[0]['settings']}, {statistics.mean(record['seconds'] for record in records):.0f} s per run")
         for part, kind in TABLES:
             summary[method].setdefault(part, {})[kind] = summarize(records, part, kind)
     for (part, kind), title in TABLES.items():

@@ -1,7 +1,8 @@
 """Speed and memory of the losses, as ratios measured side by side in one run.
 
-Machines differ and are noisy, so nothing here is an absolute time to beat: each row times two things in turn, again and again,
-and reports the ratio of their medians beside the target. Run it with ``make bench``.
+Machines differ and are noisy, so nothing here is an absolute time to beat: each row times two calls in turn, again and again,
+and reports the ratio of their medians beside the target. The times are wall times, except those of ``small_batches``. Run it with
+``make bench``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.measure import Row, at_least, at_most, in_turn, report
+from benchmarks.measure import Row, at_least, at_most, duration, in_turn, one_thread, report
 from tests.oracles.labelings import exhaustive_table
 from tests.oracles.table import lean_table, textbook_table
 
@@ -31,7 +32,7 @@ from taskloss.labelings import read_labelings
 
 
 def example(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Float32 scores, 20% positives shifted by one standard deviation."""
+    """Return float32 scores and a target: 20% positives, shifted by one standard deviation."""
     generator = torch.Generator().manual_seed(0)
     target = torch.rand(shape, generator=generator) < 0.2
     return (torch.randn(shape, generator=generator) + target).requires_grad_(), target
@@ -40,7 +41,7 @@ def example(shape: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
 def training_step(
     scores: torch.Tensor, target: torch.Tensor, task: tl.Task | str = "average_precision", **settings: Any
 ) -> Callable[[], None]:
-    """Forward and backward of the whole module."""
+    """Return a call that does forward and backward of the whole module."""
     criterion = tl.DirectLoss(task, **settings)
 
     def step() -> None:
@@ -51,16 +52,16 @@ def training_step(
 
 
 def against_sort() -> Iterator[Row]:
-    """Positive AP against torch.sort of the same scores."""
-    for n, limit in ((10**4, 1.5), (10**5, 1.0), (10**6, 1.0), (10**7, 1.0)):
+    """Compare positive AP with torch.sort of the same scores."""
+    for n, bound in ((10**4, 1.5), (10**5, 1.0), (10**6, 1.0), (10**7, 1.0)):
         scores, target = example((n,))
         values = scores.detach()
         times = in_turn(training_step(scores, target), lambda values=values: torch.sort(values))
-        yield at_most(f"positive AP, n = {n:,}, against torch.sort", times, limit)
+        yield at_most(f"positive AP, n = {n:,}, against torch.sort", times, bound)
 
 
 def normal_lists(positives: int, negatives: int) -> TwoLists:
-    """One ranking, positives shifted by one standard deviation."""
+    """Return one ranking, positives shifted by one standard deviation."""
     rng = np.random.default_rng(0)
     labels = np.arange(positives + negatives) < positives
     scores = (rng.standard_normal(len(labels)) + labels).astype(np.float32)
@@ -68,35 +69,39 @@ def normal_lists(positives: int, negatives: int) -> TwoLists:
 
 
 def against_the_table() -> Iterator[Row]:
-    """The kernels of average precision against the textbook dynamic program, as published and in a lean form."""
+    """Compare the kernels of average precision with the textbook dynamic program, as published and in a lean form."""
     size = "2,000 x 8,000"
     lists = normal_lists(2_000, 8_000)
-    pull, limits = np.array([len(lists.negatives) / 2]), natural_counts(lists)[1]
+    weight_of_loss, bounds = np.array([len(lists.negatives) / 2]), natural_counts(lists)[1]
 
-    def table(form: Callable[..., object], weight: float) -> Callable[[], object]:
-        return lambda: form(lists.positives, lists.negatives, weight)
+    def table(algorithm: Callable[..., object], weight: float) -> Callable[[], object]:
+        return lambda: algorithm(lists.positives, lists.negatives, weight)
 
-    def up() -> object:
-        return augment_convex(lists, AVERAGE_PRECISION, pull)
+    def positive_update() -> object:
+        return augment_convex(lists, AVERAGE_PRECISION, weight_of_loss)
 
-    def down() -> object:
-        return augment_average_precision_down(lists, limits, -pull)
+    def negative_update() -> object:
+        return augment_average_precision_down(lists, bounds, -weight_of_loss)
 
-    yield at_least(f"isotonic kernel against the paper's table, {size}", in_turn(up, table(textbook_table, 1.0)), 300)
-    yield at_least(f"isotonic kernel against a lean table, {size}", in_turn(up, table(lean_table, 1.0)), 100)
-    yield at_least(f"negative update against the paper's table, {size}", in_turn(down, table(textbook_table, -1.0)), 10)
-    yield at_least(f"negative update against a lean table, {size}", in_turn(down, table(lean_table, -1.0)), 10)
+    yield at_least(
+        f"isotonic kernel against the paper's table, {size}", in_turn(positive_update, table(textbook_table, 1.0)), 300
+    )
+    yield at_least(f"isotonic kernel against a lean table, {size}", in_turn(positive_update, table(lean_table, 1.0)), 100)
+    yield at_least(
+        f"negative update against the paper's table, {size}", in_turn(negative_update, table(textbook_table, -1.0)), 10
+    )
+    yield at_least(f"negative update against a lean table, {size}", in_turn(negative_update, table(lean_table, -1.0)), 10)
     large = normal_lists(20_000, 80_000)
-    large_pull, large_limits = np.array([len(large.negatives) / 2]), natural_counts(large)[1]
+    large_weight, large_bounds = np.array([len(large.negatives) / 2]), natural_counts(large)[1]
     times = in_turn(
-        lambda: augment_average_precision_down(large, large_limits, -large_pull),
-        lambda: augment_any(large, large_limits, AVERAGE_PRECISION, -large_pull),
+        lambda: augment_average_precision_down(large, large_bounds, -large_weight),
+        lambda: augment_any(large, large_bounds, AVERAGE_PRECISION, -large_weight),
     )
     yield at_least("negative update against the staircase table, 20,000 x 80,000", times, 5)
 
 
 def tasks_against_average_precision() -> Iterator[Row]:
-    """Every other ranking task against average precision, both positive; then negative NDCG against positive AP."""
+    """Compare every other ranking task with average precision, both positive; then negative NDCG with positive AP."""
     scores, target = example((10**6,))
     average_precision = training_step(scores, target)
     for task in (
@@ -115,7 +120,7 @@ def tasks_against_average_precision() -> Iterator[Row]:
 
 
 def queries() -> Iterator[Row]:
-    """Many short rankings against one long one."""
+    """Compare many short rankings with a long one."""
     one = training_step(*example((10**6,)))
     scores, target = example((10_000, 100))
     yield at_most(
@@ -133,12 +138,12 @@ def queries() -> Iterator[Row]:
 
 
 def f1(tp: np.ndarray, fp: np.ndarray, fn: np.ndarray, tn: np.ndarray) -> np.ndarray:
-    """The F-score as a metric that the library knows nothing of."""
+    """Compute the F-score as a metric that the library knows nothing about."""
     return 2 * tp / (2 * tp + fp + fn)
 
 
 def labelings() -> Iterator[Row]:
-    """F-score and Jaccard index against torch.sort, against tables of all pairs of counts, and on images."""
+    """Compare F-score and Jaccard index with torch.sort, also on images, and with tables of all pairs of counts."""
     scores, target = example((10**6,))
     values = scores.detach()
     for task in (tl.FScore(), tl.Jaccard()):
@@ -150,7 +155,7 @@ def labelings() -> Iterator[Row]:
     rng = np.random.default_rng(0)
     labels = np.arange(10_000) < 2_000
     normal = (rng.standard_normal(len(labels)) + labels).astype(np.float32)
-    falling = [np.sort(side)[::-1].astype(np.float64) for side in (normal[labels], normal[~labels])]
+    falling = [np.sort(scores)[::-1].astype(np.float64) for scores in (normal[labels], normal[~labels])]
     _, read = read_labelings(normal, labels)
     for task in (tl.FScore(), tl.Jaccard()):
         weights = task.sample_weights(read)
@@ -171,8 +176,32 @@ def labelings() -> Iterator[Row]:
         yield at_most(f"Jaccard, {update}, 16 images of 512 x 512, against one torch.sort", times, 10.0)
 
 
+def small_batches() -> Iterator[Row]:
+    """Compare every task with one score per sample with BCEWithLogitsLoss on a batch of 64, by CPU time of one thread."""
+    scores, target = example((64,))
+    cross_entropy, labels = torch.nn.BCEWithLogitsLoss(), target.float()
+
+    def baseline() -> None:
+        scores.grad = None
+        cross_entropy(scores, labels).backward()
+
+    tasks = [name for name, task in tl.tasks.registered().items() if task.target_kind in ("binary", "graded", "labels")]
+    with one_thread():
+        for update in ("positive", "negative"):
+            measured = []
+            for task in tasks:
+                step = training_step(scores, target, task=task, update=update)
+                times = in_turn(step, baseline, seconds=0.5, clock=time.process_time)
+                measured.append((times[0] / times[1], task, times))
+            measured.sort(key=lambda entry: entry[0])
+            for rank, index in (("worst", -1), ("median", len(measured) // 2)):
+                ratio, task, times = measured[index]
+                title = f"{rank} of {len(tasks)} tasks ({task}), {update}, n = 64, against BCE"
+                yield Row(title, *map(duration, times), ratio, "<= 2.5", ratio <= 2.5)
+
+
 def classes() -> Iterator[Row]:
-    """Class tasks against cross-entropy, forward and backward of both."""
+    """Compare class tasks with cross-entropy, forward and backward of both."""
     generator = torch.Generator().manual_seed(0)
     target = torch.randint(10, (10**6,), generator=generator)
     scores = (torch.randn(10**6, 10, generator=generator) + torch.nn.functional.one_hot(target, 10)).requires_grad_()
@@ -182,9 +211,9 @@ def classes() -> Iterator[Row]:
         torch.nn.functional.cross_entropy(scores, target).backward()
 
     cost = [[abs(i - j) for j in range(10)] for i in range(10)]
-    for name, task, limit in (("", tl.MultiClass(), 1.5), (" with costs", tl.MultiClass(cost), 1.5), ("", tl.TopKError(5), 3.0)):
+    for name, task, bound in (("", tl.MultiClass(), 1.5), (" with costs", tl.MultiClass(cost), 1.5), ("", tl.TopKError(5), 3.0)):
         times = in_turn(training_step(scores, target, task=task), cross_entropy)
-        yield at_most(f"{type(task).__name__}{name}, (1,000,000, 10), against cross-entropy", times, limit)
+        yield at_most(f"{type(task).__name__}{name}, (1,000,000, 10), against cross-entropy", times, bound)
 
 
 MEMORY_PROGRAM = """
@@ -202,7 +231,7 @@ print(step(10**7) * 1024 / (8 * 10**7))
 
 
 def memory() -> Iterator[Row]:
-    """Peak memory beyond the input, in arrays of n float64."""
+    """Measure the peak memory beyond the input, in arrays of n float64."""
     if not Path("/proc/self/status").exists():
         print("peak memory: needs /proc, not measured here")
         return
@@ -211,7 +240,7 @@ def memory() -> Iterator[Row]:
 
 
 def seconds_of(program: str) -> float:
-    """Wall time of a Python program in a new process."""
+    """Return the wall time of a Python program in a new process."""
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", program], check=True)
     return time.perf_counter() - start
@@ -228,7 +257,7 @@ print(time.perf_counter() - start)
 
 
 def start_up() -> Iterator[Row]:
-    """Import time, and the first call in a new process."""
+    """Measure the time of the import, and of the first calls in a new process."""
     rounds = [(seconds_of("import taskloss"), seconds_of("import torch")) for _ in range(5)]
     yield at_most("import taskloss against import torch", tuple(map(statistics.median, zip(*rounds, strict=True))), 1.5)
     first = [
@@ -238,7 +267,10 @@ def start_up() -> Iterator[Row]:
     yield Row("first calls in a new process, kernels compiled before", f"{first * 1e3:.0f} ms", "", first, "< 1 s", first < 1)
 
 
-PARTS = (against_sort, against_the_table, tasks_against_average_precision, queries, labelings, classes, memory, start_up)
+PARTS = (
+    *(against_sort, against_the_table, tasks_against_average_precision, queries, labelings, small_batches, classes),
+    *(memory, start_up),
+)
 
 if __name__ == "__main__":
     report(__doc__, PARTS)

@@ -1,4 +1,4 @@
-"""The split of a table that the benchmarks share: the same for every method of a seed."""
+"""The split of a table that the benchmarks share: one per seed, the same for every method."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskloss.training import TrainingData
 
 TEST_FRACTION = 0.4
 VALIDATION_FRACTION = 0.3
-"""Of the samples that are not for the test."""
+"""Share of the samples that are not in the test set."""
 
 
 class Split(NamedTuple):
@@ -26,9 +26,9 @@ class Split(NamedTuple):
 
 
 def split_samples(features: np.ndarray, target: np.ndarray, seed: int) -> Split:
-    """A random split with the same share of each class everywhere.
+    """Split at random, with the same share of each class in every part.
 
-    Features become normal by their quantiles, whatever their units and tails; the quantiles are those of the training samples.
+    The quantiles of the training samples map each feature to a normal distribution, whatever its units and tails.
     """
     seen, test, seen_target, test_target = train_test_split(
         features, target, test_size=TEST_FRACTION, stratify=target, random_state=seed
@@ -46,5 +46,5 @@ def split_samples(features: np.ndarray, target: np.ndarray, seed: int) -> Split:
 
 
 def cross_entropy(scores: Tensor, target: Tensor) -> Tensor:
-    """The loss that everybody starts from; scores are logits."""
+    """Return the usual binary cross-entropy; scores are logits."""
     return nn.functional.binary_cross_entropy_with_logits(scores, target.to(scores.dtype))

@@ -43,7 +43,7 @@ METHODS: dict[str, Callable[[float], Criterion]] = {
 
 
 def four_layers() -> nn.Sequential:
-    """Four layers of ReLU units with biases, and a linear unit that makes the score."""
+    """Return a net of four ReLU layers with biases, and a linear unit that makes the score."""
     layers: list[nn.Module] = []
     for size in (10, WIDTH, WIDTH, WIDTH):
         layers += [nn.Linear(size, WIDTH), nn.ReLU()]
@@ -51,7 +51,7 @@ def four_layers() -> nn.Sequential:
 
 
 def make_data(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training points and target, test points and target."""
+    """Return training points and target, test points and target."""
     torch.manual_seed(seed)
     teacher = four_layers()
     with torch.no_grad():
@@ -66,7 +66,7 @@ def make_data(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def train(method: str, epsilon: float, learning_rate: float, seed: int, iterations: int) -> dict[str, object]:
-    """One run; the curve holds the test AP every few iterations."""
+    """Train one net; the curve in the result holds the test AP every few iterations."""
     x, target, test_x, test_target = make_data(seed)
     torch.manual_seed(seed + 1000)
     net = four_layers()
@@ -97,7 +97,7 @@ def train(method: str, epsilon: float, learning_rate: float, seed: int, iteratio
 
 
 def draw(runs: dict[str, list[dict[str, object]]], path: Path) -> None:
-    """Mean test AP with the range over seeds."""
+    """Draw the mean test AP with its range over seeds."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     for method, results in runs.items():
@@ -112,7 +112,7 @@ def draw(runs: dict[str, list[dict[str, object]]], path: Path) -> None:
 
 
 def print_table(runs: dict[str, list[dict[str, object]]]) -> None:
-    """Chosen settings, final test AP with its spread over the seeds, test AP after 100 iterations, final training AP."""
+    """Print the chosen settings, final test AP with its spread over seeds, test AP at iteration 100, final training AP."""
     print(f"{'method':<16}{'epsilon':>8}{'rate':>7}{'test AP':>9}{'spread':>8}{'at 100':>8}{'train AP':>9}{'s/run':>7}")
     for method, results in runs.items():
         column = {key: [float(result[key]) for result in results] for key in ("test_ap", "train_ap", "seconds")}

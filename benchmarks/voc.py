@@ -1,4 +1,4 @@
-"""PASCAL VOC 2012 segmentation for ``benchmarks.segmentation``: the masks of some classes, and frozen features of the images."""
+"""PASCAL VOC 2012 for ``benchmarks.segmentation``: the masks of the chosen classes, and frozen features of the images."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ BLOCKS = (4, 10, 15)
 
 
 class Images(NamedTuple):
-    """Features and masks of some images, one row an image."""
+    """Features and masks of images, one row per image."""
 
     maps: tuple[Tensor, ...]
     """``(n, channels, side, side)`` for each stride, float16, each channel of unit variance in the training images."""
     masks: Tensor
-    """``(n, SIDE, SIDE)`` class indices as uint8: 0 for what is not of the chosen classes, 1 and up for those, VOID."""
+    """``(n, SIDE, SIDE)`` class indices as uint8: 1 and up for the chosen classes, 0 for everything else, or VOID."""
 
     def rows(self, index: Tensor) -> Images:
         return Images(tuple(maps[index] for maps in self.maps), self.masks[index])
 
 
 class Parts(NamedTuple):
-    """The images for training and validation, which share the official training images, and for the test."""
+    """Images for training and validation, both from the official training images, and for the test."""
 
     training: Images
     validation: Images
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
 
 def check_data(data: Path) -> None:
-    """Exit with advice unless the folder holds what is needed."""
+    """Exit with advice unless the folder holds the images and the weights."""
     missing = [str(path) for path in (IMAGES, WEIGHTS) if not (data / path).exists()]
     if missing:
         raise SystemExit(f"--data {data} lacks {' and '.join(missing)}; see the top of benchmarks/segmentation.py")
@@ -50,7 +50,7 @@ def check_data(data: Path) -> None:
 def read_parts(
     data: Path, cache: Path | None, classes: tuple[str, ...], limit: int | None, advance: Callable[[int, int], None]
 ) -> Parts:
-    """All the images, or the first ``limit`` official training and as many official validation images."""
+    """Read all images, or the first ``limit`` official training images and as many official validation images."""
     with np.load(data / IMAGES, allow_pickle=False) as file:
         official = file["split"]
         chosen = np.concatenate([np.flatnonzero(official == name)[:limit] for name in ("train", "val")])
@@ -64,9 +64,9 @@ def read_parts(
             if stored is not None:
                 stored.parent.mkdir(parents=True, exist_ok=True)
                 np.savez(stored, **{f"maps{number}": array.numpy() for number, array in enumerate(maps)})
-    ours = torch.from_numpy(np.flatnonzero(official[chosen] == "train"))
-    ours = ours[torch.randperm(len(ours), generator=torch.Generator().manual_seed(2012))]
-    training, validation = ours[len(ours) // 4 :], ours[: len(ours) // 4]
+    seen = torch.from_numpy(np.flatnonzero(official[chosen] == "train"))
+    seen = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(2012))]
+    training, validation = seen[len(seen) // 4 :], seen[: len(seen) // 4]
     test = torch.from_numpy(np.flatnonzero(official[chosen] == "val"))
     images = Images(tuple(_standardize(array, training) for array in maps), masks)
     return Parts(*(images.rows(index) for index in (training, validation, test)))
@@ -74,14 +74,14 @@ def read_parts(
 
 def _read_masks(file: np.lib.npyio.NpzFile, chosen: np.ndarray, classes: tuple[str, ...]) -> np.ndarray:
     flat, offset, size, names = file["mask"], file["mask_offset"], file["size"], file["classes"].tolist()
-    number = np.zeros(256, np.uint8)
-    number[VOID] = VOID
-    for position, name in enumerate(classes, 1):
-        number[1 + names.index(name)] = position
+    index_of = np.zeros(256, np.uint8)
+    index_of[VOID] = VOID
+    for index, name in enumerate(classes, 1):
+        index_of[1 + names.index(name)] = index
     masks = np.full((len(chosen), SIDE, SIDE), VOID, np.uint8)
     for row, image in enumerate(chosen):
         width, height = size[image]
-        masks[row, :height, :width] = number[flat[offset[image] : offset[image + 1]].reshape(height, width)]
+        masks[row, :height, :width] = index_of[flat[offset[image] : offset[image + 1]].reshape(height, width)]
     return masks
 
 
@@ -93,7 +93,7 @@ def _make_maps(
         network = EfficientNetLite0(dict(weights))
     batches: list[list[Tensor]] = []
     for rows in np.array_split(chosen, -(-len(chosen) // 32)):
-        pixels = np.full((len(rows), SIDE, SIDE, 3), 127, np.uint8)  # The network's zero.
+        pixels = np.full((len(rows), SIDE, SIDE, 3), 127, np.uint8)  # The network maps 127 to zero.
         for image, row in zip(pixels, rows, strict=True):
             picture = np.asarray(Image.open(io.BytesIO(jpeg[offset[row] : offset[row + 1]].tobytes())).convert("RGB"))
             image[: picture.shape[0], : picture.shape[1]] = picture

@@ -1,10 +1,11 @@
-"""The scripts in ``benchmarks`` that train: each runs from end to end in its quick form, and its own measures are right."""
+"""Scripts in ``benchmarks``: those that train run from end to end in their quick form, and their own measures are right."""
 
 from __future__ import annotations
 
 import doctest
 import itertools
 import json
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import boosting, cells, estimators, fscore, lp_losses, segmentation
+from benchmarks import boosting, cells, estimators, fscore, lp, lp_losses, measure, netlib, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -96,7 +97,7 @@ def test_lp_losses_run(run_quickly, tmp_path):
     assert {record["method"] for record in result["records"]} == set(lp_losses.METHODS)
 
 
-@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses])
+@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
@@ -121,7 +122,7 @@ def masks_and_scores() -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("surrogate", ["lovasz", "soft"])
 def test_surrogates_are_the_jaccard_loss_at_the_corners(surrogate):
     masks, scores = masks_and_scores()
-    target = segmentation.one_mask_a_class(masks)
+    target = segmentation.one_mask_per_class(masks)
     exact = tl.DirectLoss(tl.Jaccard())(scores, target, dim=(0, 2, 3), ignore_index=segmentation.VOID)
     if surrogate == "soft":
         value = segmentation.soft_jaccard(scores.sign() * 100, target)
@@ -137,10 +138,81 @@ def test_evaluation_is_the_jaccard_score(monkeypatch):
     monkeypatch.setattr(segmentation, "TEST_STRIDE", 1)
     bound = torch.linspace(-0.5, 0.5, len(segmentation.CLASSES))
     result = segmentation.evaluate(scores, masks, bound)
-    target = segmentation.one_mask_a_class(masks)
+    target = segmentation.one_mask_per_class(masks)
     options = {"ignore_index": segmentation.VOID, "reduction": "none"}
     shifted = scores - bound[:, None, None]
     np.testing.assert_allclose(result["pooled"], tl.metrics.jaccard_score(shifted, target, dim=(0, 2, 3), **options))
     each = tl.metrics.jaccard_score(shifted, target, dim=(2, 3), **options)
     shown = (target == 1).any(3).any(2).numpy()
     np.testing.assert_allclose(result["per_image"], (each * shown).sum(0) / shown.sum(0))
+
+
+@pytest.fixture
+def run_netlib(monkeypatch, capsys):
+    if not (DATA / "netlib").is_dir():
+        pytest.skip(f"no data folder {DATA / 'netlib'}")
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["netlib", "--data", str(DATA / "netlib"), "--only", "AFIRO", "itest2", *arguments])
+        netlib.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_netlib_keeps_its_rows_and_finds_no_change(run_netlib, tmp_path):
+    kept = tmp_path / "netlib.json"
+    table = run_netlib("--json", str(kept))
+    assert "solved to 1e-08: 1 of 1" in table
+    assert "proved infeasible: 1 of 1" in table
+    afiro, itest2 = netlib.read_results(kept)
+    assert (afiro.rows, afiro.columns, afiro.nonzeros, afiro.status) == (27, 32, 83, "OPTIMAL")
+    assert (itest2.kind, itest2.status) == ("infeasible", "INFEASIBLE")
+    assert math.isnan(itest2.objective_error)
+    assert list(tmp_path.iterdir()) == [kept]
+    comparison = run_netlib("--compare", str(kept)).split("2 programs in both:\n")[1]
+    assert [line.split(":")[0] for line in comparison.splitlines()] == ["iterations", "seconds"]
+
+
+def test_netlib_tells_what_changed(run_netlib, tmp_path):
+    kept = tmp_path / "netlib.json"
+    run_netlib("--json", str(kept))
+    rows = json.loads(kept.read_text())
+    rows[0]["objective_error"], rows[1]["status"] = 1e-3, "UNBOUNDED"
+    measure.write_json(kept, rows)
+    comparison = run_netlib("--compare", str(kept))
+    assert "AFIRO       error of the objective 1.0e-03 -> " in comparison
+    assert "itest2      status UNBOUNDED -> INFEASIBLE" in comparison
+
+
+@pytest.mark.parametrize("rival", lp.RIVALS, ids=lambda rival: rival.name)
+def test_rivals_solve_the_same_program(rival):
+    pytest.importorskip(rival.package)
+    with measure.one_thread():
+        for shape in ((8,), (3, 8)):
+            program = lp.FScore(*shape)
+            solve = rival.make(program)
+            x = program.forward(solve)()
+            assert x.shape == program.cost.shape
+            assert program.suboptimality(x) < 1e-3
+        if rival.has_gradient:
+            program.step(solve)()
+            theirs = program.scores.grad.clone()
+            program.step(lp.ours(program))()
+            np.testing.assert_allclose(theirs, program.scores.grad, atol=1e-2)
+
+
+def test_missing_peer_is_named(capsys):
+    assert measure.is_installed("torch")
+    assert not measure.is_installed("no_such_peer")
+    assert "no_such_peer is not installed" in capsys.readouterr().out
+
+
+def test_times_in_turn_on_one_thread():
+    threads = torch.get_num_threads()
+    counts = []
+    with measure.one_thread():
+        times = measure.in_turn(lambda: counts.append(torch.get_num_threads()), lambda: sum(range(1000)), seconds=0.0)
+    assert min(times) > 0.0
+    assert set(counts) == {1}
+    assert torch.get_num_threads() == threads
