@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.main import get_command
 
 from taskloss.cli import compare as compare_command
 from taskloss.cli import train as train_command
+from taskloss.cli.app import app
 from taskloss.tasks.registry import registered
 from tests.cli.running import CODES, invoke, write_claims
 
@@ -18,30 +20,10 @@ WORDS = st.one_of(
     st.sampled_from(["", "-1", "0", "1", "2", "1e9", "nan", "label", "x", "direct", "lightgbm,lp", "csv", "svmlight", "utf-16"]),
     st.text(max_size=8),
 )
-OPTIONS = st.sampled_from(
-    [
-        "--target",
-        "--metric",
-        "--positive",
-        "--group",
-        "--splits",
-        "--methods",
-        "--seed",
-        "--iterations",
-        "--ignore",
-        "--categorical",
-        "--missing",
-        "--format",
-        "--encoding",
-        "--max-rows",
-        "--jobs",
-        "--json",
-        "--resume",
-        "--help",
-        "--precision",
-        "--bogus",
-    ]
-)
+COMMANDS = get_command(app).commands
+DECLARED = {name for command in COMMANDS.values() for option in command.params for name in option.opts if name[:2] == "--"}
+# --output is left out, because the commands would write to random paths.
+OPTIONS = st.sampled_from([*sorted(DECLARED - {"--output"}), "--help", "--bogus"])
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +57,7 @@ def check(result) -> None:
 
 @FEW_EXAMPLES
 @given(
-    command=st.sampled_from(["compare", "train", "predict", "report", "tasks"]),
+    command=st.sampled_from(sorted(COMMANDS)),
     options=st.lists(st.tuples(OPTIONS, WORDS), max_size=4),
     data=st.booleans(),
 )

@@ -85,7 +85,7 @@ def compare(
         # scikit-learn and pyarrow take a second to load: too long for --help.
         from taskloss.cli.data import DataOptions, load_samples
         from taskloss.cli.journal import Journal
-        from taskloss.cli.methods import Plan, choose_methods
+        from taskloss.cli.methods import Plan, choose_methods, estimator_settings
         from taskloss.cli.metric import parse_metric
         from taskloss.cli.runs import run_comparison
         from taskloss.cli.splits import check_size
@@ -108,7 +108,8 @@ def compare(
         check_size(samples)
         queries = samples.groups is not None
         parsed = parse_metric(metric, queries=queries)
-        plan = Plan(parsed, choose_methods(methods, parsed, queries=queries, iterations=iterations), splits, seed)
+        settings = estimator_settings(iterations=iterations)
+        plan = Plan(parsed, choose_methods(methods, parsed, queries=queries, settings=settings), splits, seed)
         journal = Journal(output, samples, plan, resume=resume)
         with progress_bar("Training", splits * len(plan.methods)) as on_progress:
             runs, failed = run_comparison(samples, plan, journal=journal, jobs=jobs or default_jobs(), on_progress=on_progress)
@@ -143,7 +144,7 @@ def _record(samples: Samples, plan: Plan, runs: tuple[Run, ...], failed: dict[st
             + ("whole queries" if samples.groups is not None else "stratified")
             + f"; seeds {plan.seed} to {plan.seed + plan.splits - 1}",
             "Encoding": "medians and categories come from the training samples",
-            **describe_settings(plan.methods[CONTENDER].iterations),
+            **describe_settings(plan.methods[CONTENDER].settings),
         },
         command=command,
         versions=versions(),

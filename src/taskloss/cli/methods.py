@@ -26,8 +26,8 @@ class Method:
     name: str
     """One of :data:`~taskloss.cli.method_table.ALL_METHODS`."""
     description: str
-    iterations: int | None
-    """Largest number of steps per network; None for the estimator's default."""
+    settings: dict[str, Any]
+    """Settings of the estimator that differ from its defaults; boosting has none."""
 
     def fit(
         self, training: Subset, test: Subset, metric: Metric, seed: int, on_progress: Callable[[float], None]
@@ -51,7 +51,13 @@ class Plan:
     """Seed of the first split; the seeds of the others follow it."""
 
 
-def choose_methods(text: str | None, metric: Metric, *, queries: bool, iterations: int | None) -> dict[str, Method]:
+def estimator_settings(*, iterations: int | None) -> dict[str, Any]:
+    """Return the settings of the estimator that were given on the command line, by the estimator's names for them."""
+    given = {"max_iter": iterations}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings: dict[str, Any]) -> dict[str, Method]:
     """Return methods by label: those named in ``text``, or all that apply; baseline and contender are always among them."""
     if text is None:
         wanted = _applicable(metric, queries=queries)
@@ -65,7 +71,7 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, iteration
     if "lp" in wanted and (reason := _why_no_linear_program(metric, queries=queries)):
         raise usage_error(f"--methods: {reason}")
     return {
-        info.label: Method(name, info.description, iterations)
+        info.label: Method(name, info.description, settings)
         for name, info in ALL_METHODS.items()
         if name in wanted or info.label in (BASELINE, CONTENDER)
     }
@@ -88,18 +94,16 @@ def _why_no_linear_program(metric: Metric, *, queries: bool) -> str:
     return ""
 
 
-def build_estimator(method: str, metric: Metric, *, queries: bool, iterations: int | None, **settings: Any) -> Any:
+def build_estimator(method: str, metric: Metric, *, queries: bool, **settings: Any) -> Any:
     """Return an unfitted estimator of a method, with the defaults of the library where no setting is given."""
-    steps: dict[str, Any] = {} if iterations is None else {"max_iter": iterations}
-    estimator = TaskLossRanker if queries else TaskLossClassifier
-    return estimator(metric.task, method=method, **steps, **settings)
+    return (TaskLossRanker if queries else TaskLossClassifier)(metric.task, method=method, **settings)
 
 
 def _fit_network(
     method: Method, training: Subset, test: Subset, metric: Metric, seed: int, on_progress: Callable[[float], None]
 ) -> MethodResult:
     queries = training.groups is not None
-    estimator = build_estimator(method.name, metric, queries=queries, iterations=method.iterations, random_state=seed)
+    estimator = build_estimator(method.name, metric, queries=queries, random_state=seed, **method.settings)
     estimator.set_params(callback=progress_callback(estimator, on_progress))
     fit_estimator(estimator, training, metric)
     validation_metric = mean_curve([result.metrics for result in estimator.history_])
@@ -144,10 +148,10 @@ def mean_curve(curves: list[tuple[float, ...]]) -> list[float]:
     return mean
 
 
-def describe_settings(iterations: int | None) -> dict[str, str]:
-    """Return the settings of the networks in words, for the report."""
+def describe_settings(settings: dict[str, Any]) -> dict[str, str]:
+    """Return the settings of the networks in words, for the report; ``settings`` are those that differ from the defaults."""
     # These settings do not depend on the metric, so none is given.
-    model = build_estimator("direct", Metric("", None), queries=False, iterations=iterations)  # type: ignore[arg-type]
+    model = build_estimator("direct", Metric("", None), queries=False, **settings)  # type: ignore[arg-type]
     return {
         "Networks": f"the mean of {model.members} networks with hidden layers of {' and '.join(map(str, model.hidden))} "
         f"units, ReLU; each holds out one of {model.folds} folds of the training samples for early stopping",

@@ -52,6 +52,7 @@ def train(
     with exit_on_error(resume_hint(context)):
         # scikit-learn and pyarrow take a second to load: too long for --help.
         from taskloss.cli.data import DataOptions, load_samples
+        from taskloss.cli.methods import estimator_settings
         from taskloss.cli.metric import parse_metric
         from taskloss.cli.models import CHECKPOINT
 
@@ -74,13 +75,14 @@ def train(
         parsed = parse_metric(metric, queries=samples.groups is not None)
         if not resume:
             shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
-        estimator = _fit(samples, parsed, method, output / CHECKPOINT, iterations, seed)
+        settings = estimator_settings(iterations=iterations)
+        estimator = _fit(samples, parsed, method, checkpoint=str(output / CHECKPOINT), random_state=seed, **settings)
         summary = _save(estimator, samples, parsed, method, seed, tuple(missing or ()), output)
         shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
         _show(summary, samples, parsed, as_json=as_json)
 
 
-def _fit(samples: Samples, metric: Metric, method: str, checkpoint: Path, iterations: int | None, seed: int) -> Any:
+def _fit(samples: Samples, metric: Metric, method: str, **settings: Any) -> Any:
     """Fit an estimator to all the samples, with a progress bar; warnings become messages."""
     import numpy as np
 
@@ -88,10 +90,7 @@ def _fit(samples: Samples, metric: Metric, method: str, checkpoint: Path, iterat
     from taskloss.cli.methods import build_estimator, fit_estimator, progress_callback
     from taskloss.cli.splits import Subset
 
-    queries = samples.groups is not None
-    estimator = build_estimator(
-        method, metric, queries=queries, iterations=iterations, random_state=seed, checkpoint=str(checkpoint)
-    )
+    estimator = build_estimator(method, metric, queries=samples.groups is not None, **settings)
     features = samples.features(np.arange(len(samples.target)))
     description = f"Training, {metric.label}"
     with progress_bar(description, 1.0) as on_progress:
