@@ -1,10 +1,10 @@
-"""Gradient boosting on average precision: LightGBM on log loss, and with the direct gradient after 50 rounds of it.
+"""Gradient boosting on average precision: LightGBM with log loss, and with the direct gradient after 50 rounds of log loss.
 
     pip install -e '.[boosting]'
     python examples/boosting.py
 
-A fifth of the training and validation labels are flipped. Both models have the same trees and rounds and are stopped by the
-exact average precision of the validation samples; the test labels are clean. Three random splits.
+A fifth of the training and validation labels are flipped; the test labels are clean. Both models have the same tree settings and
+round limit, and both stop by the exact average precision of the validation samples. There are three random splits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PARAMS = {
 }
 
 
-def stopped_by(validation: lightgbm.Dataset) -> dict[str, Any]:
-    """Options of the training: the exact metric, and stopping by it."""
+def early_stopping_options(validation: lightgbm.Dataset) -> dict[str, Any]:
+    """Return the training options that stop early by the exact metric of the validation samples."""
     metric, stop = tl.boosting.lightgbm_metric("average_precision"), lightgbm.early_stopping(50, verbose=False)
     return {"valid_sets": [validation], "feval": metric, "callbacks": [stop]}
 
@@ -43,9 +43,9 @@ def main() -> None:
             return lightgbm.Dataset(features[rows], labels[rows], free_raw_data=False, **options)
 
         data = dataset(training)
-        plain = lightgbm.train(PARAMS, data, ROUNDS, **stopped_by(dataset(validation, reference=data)))
-        data = dataset(training)  # A fresh one: LightGBM keeps the scores of the first stage in it.
-        options = stopped_by(dataset(validation, reference=data))
+        plain = lightgbm.train(PARAMS, data, ROUNDS, **early_stopping_options(dataset(validation, reference=data)))
+        data = dataset(training)  # A new one, because LightGBM keeps the scores of the first stage in it.
+        options = early_stopping_options(dataset(validation, reference=data))
         direct, _ = tl.boosting.train_lightgbm(PARAMS, data, ROUNDS, objective, warm_up=WARM_UP, **options)
         for name, model in (("log loss", plain), ("direct AP", direct)):
             value = tl.metrics.average_precision_score(model.predict(features[test], raw_score=True), target[test])

@@ -1,16 +1,16 @@
-"""Image retrieval: a linear head on frozen features of real images, trained on the average precision of its own rankings.
+"""Image retrieval: train a linear head on frozen features of real images, by the average precision of its own rankings.
 
     python examples/image_retrieval.py --data FOLDER [--cache FOLDER]
 
 The data folder holds ``stl10_train3996_96/stl10_train3996_96.npz`` (STL-10 images as JPEG bytes, ``labels``) and
-``pretrained/efficientnet_lite0_imagenet_fp16.npz`` (EfficientNet-Lite0 by the names of its layers). Half of the images train the
-head. The others are the test: each in turn is the query, the rest are ranked by cosine similarity, those of its class are
-relevant. Three embeddings are compared: the raw features, a head trained with the supervised contrastive loss (Khosla et al.
-2020), and one trained on direct average precision, every image of a batch being a query. Both heads start from the same weights
-and see the same batches; learning rate, temperature and epsilon were chosen on a part of the training half.
+``pretrained/efficientnet_lite0_imagenet_fp16.npz`` (the weights of EfficientNet-Lite0 by layer name). Half of the images train
+the head, the others test it: each test image is the query once, the other test images are ranked by cosine similarity, and those
+of the same class are relevant. Three embeddings are compared: the raw features, a head trained with the supervised contrastive
+loss (Khosla et al. 2020), and a head trained on direct average precision with every image of a batch as a query. Both heads start
+from the same weights and see the same batches. Learning rate, temperature and epsilon were chosen on a part of the training half.
 
-Both halves share their classes. For classes that the head has not seen, the raw features are the better embedding here: trained
-on five of the ten classes, either loss lowers the mean average precision on the other five.
+Both halves contain the same classes. For classes that the head has not seen, the raw features are the better embedding here: if
+trained on five of the ten classes, both losses lower the mean average precision on the other five.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ DIRECT_AP = tl.DirectLoss("average_precision")
 
 
 class EfficientNetLite0:
-    """The pretrained network up to its pooled features, ``(n, 3, h, w)`` pixels in 0..255 to ``(n, 1280)``."""
+    """The pretrained network up to its pooled features: it maps pixels ``(n, 3, h, w)`` in 0..255 to ``(n, 1280)``."""
 
     def __init__(self, weights: dict[str, np.ndarray]) -> None:
         self.weights = {name: torch.from_numpy(array).float() for name, array in weights.items()}
 
     def convolve(self, x: Tensor, layer: str, norm: str, stride: int = 1) -> Tensor:
-        """Convolution with TensorFlow's SAME padding, batch normalization folded into it."""
+        """Apply a convolution with TensorFlow's SAME padding and the batch normalization folded into it."""
         weight = self.weights[f"{layer}.weight"]
         scale = self.weights[f"{norm}.weight"] / (self.weights[f"{norm}.running_var"] + 1e-3).sqrt()
         bias = self.weights[f"{norm}.bias"] - self.weights[f"{norm}.running_mean"] * scale
         kernel = weight.shape[-1]
-        missing = [max((-(-size // stride) - 1) * stride + kernel - size, 0) for size in (x.shape[3], x.shape[2])]
-        padded = functional.pad(x, [part for total in missing for part in (total // 2, total - total // 2)])
+        padding = [max((-(-size // stride) - 1) * stride + kernel - size, 0) for size in (x.shape[3], x.shape[2])]
+        padded = functional.pad(x, [part for total in padding for part in (total // 2, total - total // 2)])
         groups = x.shape[1] // weight.shape[1]
         return functional.conv2d(padded, weight * scale[:, None, None, None], bias, stride, groups=groups)
 
     def maps(self, images: Tensor) -> Iterator[Tensor]:
-        """The maps that the sixteen blocks put out, one after another, for ``(n, 3, h, w)`` pixels in 0..255."""
+        """Yield the feature maps of the sixteen blocks, one after another, for pixels ``(n, 3, h, w)`` in 0..255."""
         x = functional.relu6(self.convolve((images - 127) / 128, "_conv_stem", "_bn0", 2))
         for number, stride in enumerate(STRIDES):
             block, inside = f"_blocks.{number}", x
@@ -75,7 +75,7 @@ class EfficientNetLite0:
 
 
 def read_images(jpeg: np.ndarray, offset: np.ndarray, size: int) -> Iterator[Tensor]:
-    """Pixels ``(up to size, 3, h, w)`` of images stored one after another as JPEG bytes, ``offset`` saying where each begins."""
+    """Yield batches of at most ``size`` images, ``(batch, 3, h, w)``; image i is ``jpeg[offset[i]:offset[i + 1]]``."""
     for first in range(0, len(offset) - 1, size):
         bounds = offset[first : first + size + 1]
         files = (jpeg[begin:end].tobytes() for begin, end in pairwise(bounds))
@@ -84,7 +84,7 @@ def read_images(jpeg: np.ndarray, offset: np.ndarray, size: int) -> Iterator[Ten
 
 
 def make_features(data: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Features ``(n, 1280)`` and labels ``(n,)`` of all the images."""
+    """Compute the features ``(n, 1280)`` of all images; return them with the labels ``(n,)``."""
     with np.load(data / WEIGHTS, allow_pickle=False) as weights:
         network = EfficientNetLite0(dict(weights))
     with np.load(data / IMAGES, allow_pickle=False) as images:
@@ -98,7 +98,7 @@ def make_features(data: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_features(data: Path, cache: Path | None) -> tuple[Tensor, Tensor]:
-    """The features, from the cache folder if they are there, else made and put there."""
+    """Return features and labels; read them from the cache folder if they are there, and store them there if not."""
     stored = None if cache is None else cache / "stl10_efficientnet_lite0.npz"
     if stored is not None and stored.exists():
         with np.load(stored, allow_pickle=False) as arrays:
@@ -111,22 +111,22 @@ def load_features(data: Path, cache: Path | None) -> tuple[Tensor, Tensor]:
 
 
 def direct_ap(embeddings: Tensor, labels: Tensor) -> Tensor:
-    """One minus the mean average precision of the batch, each image a query to the others."""
+    """Return one minus the mean average precision of the batch, with each image as a query for the others."""
     return retrieval_loss(embeddings, labels, DIRECT_AP)
 
 
 def supervised_contrastive(embeddings: Tensor, labels: Tensor, temperature: float = 0.2) -> Tensor:
-    """Cross-entropy of finding the images of the same class by a softmax over similarities (Khosla et al. 2020)."""
+    """Return the cross-entropy of retrieving images of the same class by a softmax over similarities (Khosla et al. 2020)."""
     unit = functional.normalize(embeddings, dim=1)
-    itself = torch.eye(len(labels), dtype=torch.bool)
-    log_probability = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf).log_softmax(1)
-    same = (labels[:, None] == labels) & ~itself
-    each = -torch.where(same, log_probability, 0.0).sum(1) / same.sum(1).clamp(min=1)
-    return each[same.any(1)].mean()
+    diagonal = torch.eye(len(labels), dtype=torch.bool)
+    log_probability = (unit @ unit.T / temperature).masked_fill(diagonal, -torch.inf).log_softmax(1)
+    same = (labels[:, None] == labels) & ~diagonal
+    losses = -torch.where(same, log_probability, 0.0).sum(1) / same.sum(1).clamp(min=1)
+    return losses[same.any(1)].mean()
 
 
 def train_head(features: Tensor, labels: Tensor, loss_of: Callable[[Tensor, Tensor], Tensor], steps: int, seed: int) -> nn.Linear:
-    """A linear map of the features, trained by AdamW on random batches."""
+    """Train a linear map of the features with AdamW on random batches."""
     torch.manual_seed(seed)
     head = nn.Linear(features.shape[1], WIDTH)
     optimizer = torch.optim.AdamW(head.parameters(), lr=LEARNING_RATE)
@@ -141,11 +141,11 @@ def train_head(features: Tensor, labels: Tensor, loss_of: Callable[[Tensor, Tens
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line, with advice when the data is missing."""
+    """Parse the command line; exit with advice if the data are missing."""
     parser = argparse.ArgumentParser(description="Image retrieval trained on direct average precision.")
     parser.add_argument("--data", type=Path, required=True, help=f"folder with {IMAGES} and {WEIGHTS}")
-    parser.add_argument("--cache", type=Path, help="folder to keep the features in, so that a second run starts at once")
-    parser.add_argument("--seeds", type=int, default=3, help="how many runs, each with its own initial weights and batches")
+    parser.add_argument("--cache", type=Path, help="folder to store the features in, so that a second run starts at once")
+    parser.add_argument("--seeds", type=int, default=3, help="number of runs, each with its own initial weights and batches")
     parser.add_argument("--steps", type=int, default=100, help="training steps of each head")
     arguments = parser.parse_args()
     missing = [str(path) for path in (IMAGES, WEIGHTS) if not (arguments.data / path).exists()]
@@ -155,7 +155,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print the mean average precision of retrieval among the test images."""
+    """Print the mean average precision of retrieval among the test images for each embedding."""
     arguments = parse_arguments()
     features, labels = load_features(arguments.data, arguments.cache)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(2016))
@@ -169,7 +169,7 @@ def main() -> None:
                 values.append(retrieval_score(head(features[test]), labels[test]))
             print(f"{name:>24}: test mAP {values[-1]:.4f} (seed {seed})", flush=True)
         spread = f" +- {stdev(values):.4f}" if len(values) > 1 else ""
-        print(f"{name:>24}: mean {mean(values):.4f}{spread}, {(time.perf_counter() - begin) / len(values):.0f} s a run")
+        print(f"{name:>24}: mean {mean(values):.4f}{spread}, {(time.perf_counter() - begin) / len(values):.0f} s per run")
 
 
 if __name__ == "__main__":

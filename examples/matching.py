@@ -1,10 +1,10 @@
-"""Learn to match two sets of points from examples of right matchings.
+"""Learn to match two sets of points from examples of correct matchings.
 
     python examples/matching.py
 
-Each instance is a set of points and a second view of the same points: bent, noisy and in another order. Two small networks
-embed the points of both views, the scores are inner products, and an assignment solver matches the sets one to one. The loss is
-the share of wrong entries of the matching itself, and its direct gradient goes through the solver.
+Each instance is a set of points and a second view of the same points: distorted, noisy and in another order. Two small networks
+embed the points of the two views, the scores are inner products, and an assignment solver matches the sets one to one. The loss
+is the share of wrong entries of the matching itself, and its direct gradient goes through the solver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOLVER = tl.solvers.Assignment()
 
 
 def make_pairs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Both views (count, 12, 4) and the true matchings (count, 12, 12), a one where row and column are the same point."""
+    """Return both views (count, 12, 4) and the true matchings (count, 12, 12): 1 where row and column are the same point."""
     generator = torch.Generator().manual_seed(seed)
     points = torch.randn(count, POINTS, FEATURES, generator=generator)
     camera = torch.randn(FEATURES, FEATURES, generator=torch.Generator().manual_seed(99))
@@ -35,7 +35,7 @@ def make_pairs(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch
 
 
 class Matcher(nn.Module):
-    """Two embeddings; a score for each pair of points."""
+    """Two embeddings, and their inner product as the score of each pair of points."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,24 +44,24 @@ class Matcher(nn.Module):
         )
 
     def forward(self, points: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """Scores (count, 12, 12)."""
+        """Return scores (count, 12, 12)."""
         return self.first(points) @ self.second(seen).transpose(1, 2)
 
 
 def evaluate(matcher: Matcher, points: torch.Tensor, seen: torch.Tensor, matching: torch.Tensor) -> str:
-    """How many points, and how many whole sets, are matched rightly."""
+    """Return the shares of points and of whole sets that are matched correctly, as text."""
     with torch.no_grad():
-        found = torch.tensor(SOLVER(matcher(points, seen).numpy()))
-    right = (found * matching).sum((1, 2)) / POINTS
-    return f"right points {right.mean():.3f}, right sets {(right == 1).double().mean():.3f}"
+        predicted = torch.tensor(SOLVER(matcher(points, seen).numpy()))
+    correct = (predicted * matching).sum((1, 2)) / POINTS
+    return f"correct points {correct.mean():.3f}, correct sets {(correct == 1).double().mean():.3f}"
 
 
 def main() -> None:
-    """Train on right matchings; print how well new sets are matched."""
+    """Train on correct matchings; print how well new sets are matched."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=20)
     epochs = parser.parse_args().epochs
-    # The layers are small: more threads would cost more than they give.
+    # The layers are small: more threads would only slow them down.
     torch.set_num_threads(1)
     torch.manual_seed(0)
     points, seen, matching = make_pairs(2000, seed=0)

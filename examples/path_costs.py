@@ -1,12 +1,13 @@
-"""Learn the costs of a shortest path: a net predicts them, a linear program decides, the loss is what the decision costs.
+"""Learn the costs of a shortest path: a network predicts them, a linear program decides, the loss is the true cost of its path.
 
     python examples/path_costs.py
 
-A traveller crosses a grid from corner to corner, right or down at each crossing. What an edge costs is not known at the time of
-the decision; eight features are, and the cost depends on them nonlinearly. The shortest path is a linear program: a flow of one
-unit, in as much as out at every crossing. Its solution is a vertex, which does not move with a small change of the costs, so the
-exact gradient is zero. ``gradient="smoothed"`` solves the program with a ridge instead, and that solution does move. Its epsilon
-is small: with soft constraints the net would learn to let some of the flow vanish. All the paths of a step are one call.
+A traveller crosses a grid from corner to corner, moving right or down at each crossing. The costs of the edges are unknown at the
+time of the decision, but eight features of each edge are known, and the cost depends on them nonlinearly. The shortest path is a
+linear program: one unit of flow, with equal inflow and outflow at every crossing. Its solution is a vertex, which does not move
+under a small change of the costs, so the exact gradient is zero. ``gradient="smoothed"`` adds a ridge to the program, and the
+solution of that does move. Its epsilon is small: with soft constraints, the network would learn to lose some of the flow. All the
+paths of a step are solved in one call.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FEATURES = 8
 
 
 def grid_program(side: int) -> dict[str, object]:
-    """Constraints of a unit of flow from the first to the last crossing of a ``side`` x ``side`` grid; one variable an edge."""
+    """Return the constraints of one unit of flow through a ``side`` x ``side`` grid, corner to corner; one variable per edge."""
     number = torch.arange(side * side).reshape(side, side)
     right = torch.stack([number[:, :-1].flatten(), number[:, 1:].flatten()])
     down = torch.stack([number[:-1].flatten(), number[1:].flatten()])
@@ -34,20 +35,22 @@ def grid_program(side: int) -> dict[str, object]:
     flow[end, edges] = -1.0
     supply = torch.zeros(side * side, dtype=torch.float64)
     supply[0], supply[-1] = 1.0, -1.0
-    # The last crossing's equation follows from the others.
+    # The equation of the last crossing follows from the others.
     return {"A_eq": flow[:-1].to_sparse(), "b_eq": supply[:-1], "lower": 0.0, "upper": 1.0}
 
 
 def make_days(days: int, edges: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features ``(days, edges, 8)`` and the costs ``(days, edges)`` that they lead to."""
+    """Return features ``(days, edges, 8)`` and the costs ``(days, edges)`` that depend on them."""
     features = torch.randn(days, edges, FEATURES, generator=generator, dtype=torch.float64)
     slope = features[..., 0] + features[..., 1] * features[..., 2]
     return features, 0.5 + nn.functional.softplus(slope) + 0.5 * features[..., 3].abs()
 
 
 class CostNet(nn.Module):
-    """The same small network for every edge. Costs are positive and have mean one: their scale changes no path, and without
-    this the net would learn to make all of them large, where the ridge matters less and the gradient fades.
+    """One small network that is applied to every edge and predicts its cost.
+
+    The costs are positive and have mean one. Their scale does not change any path, and without the constraint the network would
+    learn to make all of them large, where the ridge matters less and the gradient vanishes.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,7 @@ class CostNet(nn.Module):
 
 @torch.no_grad()
 def excess(net: CostNet, features: torch.Tensor, costs: torch.Tensor, program: dict[str, object]) -> float:
-    """How much dearer the paths are that the predicted costs lead to, relative to the cheapest: total over total, minus one."""
+    """Return the total true cost of the paths that the predicted costs lead to, relative to the cheapest paths, minus one."""
     exact = LPLayer(gradient="value")
     chosen, best = exact(net(features), **program).check().x, exact(costs, **program).check().x
     return float((costs * chosen).sum() / (costs * best).sum() - 1.0)
@@ -70,18 +73,18 @@ def excess(net: CostNet, features: torch.Tensor, costs: torch.Tensor, program: d
 def gradient_in_costs(
     layer: LPLayer, features: torch.Tensor, costs: torch.Tensor, program: dict[str, object], net: CostNet
 ) -> float:
-    """The largest entry of the gradient of the decisions' cost with respect to the predicted costs."""
+    """Return the largest entry of the gradient of the decisions' true cost with respect to the predicted costs."""
     predicted = net(features).detach().requires_grad_()
     (costs * layer(predicted, **program).x).sum().backward()
     return float(predicted.grad.abs().max())
 
 
 def main() -> None:
-    """Train, and report the excess cost on days that were not seen."""
+    """Train, and print the excess cost on days that were not used for training."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--side", type=int, default=6, help="crossings along a side of the grid")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=32, help="paths in a step")
+    parser.add_argument("--batch", type=int, default=32, help="paths per step")
     parser.add_argument("--days", type=int, default=1000, help="days to train on")
     arguments = parser.parse_args()
     torch.manual_seed(0)
@@ -93,24 +96,24 @@ def main() -> None:
     net = CostNet()
     layer = LPLayer(gradient="smoothed", epsilon=1e-4, ridge=0.5)
 
-    few = features[:8], costs[:8]
-    print(f"gradient in the costs, active_set: {gradient_in_costs(LPLayer(gradient='active_set'), *few, program, net):g}")
-    print(f"gradient in the costs, smoothed:   {gradient_in_costs(layer, *few, program, net):.3g}")
+    first_days = features[:8], costs[:8]
+    print(f"gradient in the costs, active_set: {gradient_in_costs(LPLayer(gradient='active_set'), *first_days, program, net):g}")
+    print(f"gradient in the costs, smoothed:   {gradient_in_costs(layer, *first_days, program, net):.3g}")
     print(f"step   0: held-out paths cost {100 * excess(net, test_features, test_costs, program):.2f}% more than the best")
     optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, arguments.steps)
     start = time.perf_counter()
     for step in range(1, arguments.steps + 1):
-        some = torch.randint(len(features), (arguments.batch,), generator=generator)
+        batch = torch.randint(len(features), (arguments.batch,), generator=generator)
         optimizer.zero_grad()
-        flow = layer(net(features[some]), **program).x
-        (costs[some] * flow).sum(-1).mean().backward()
+        flow = layer(net(features[batch]), **program).x
+        (costs[batch] * flow).sum(-1).mean().backward()
         optimizer.step()
         schedule.step()
         if step % max(arguments.steps // 6, 1) == 0:
-            more = 100 * excess(net, test_features, test_costs, program)
+            percent = 100 * excess(net, test_features, test_costs, program)
             seconds = time.perf_counter() - start
-            print(f"step {step:>3}: held-out paths cost {more:.2f}% more than the best ({seconds:.0f} s)", flush=True)
+            print(f"step {step:>3}: held-out paths cost {percent:.2f}% more than the best ({seconds:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train a small network on average precision: a rare class and noisy labels, full batch.
+"""Train a small network on average precision, full batch, for a rare class with noisy labels.
 
     python examples/quickstart.py
 
@@ -14,7 +14,7 @@ import taskloss as tl
 
 
 def make_data(n: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two rings; the positives, 5%, are on the inner one."""
+    """Return points ``(n, 2)`` on two rings and their labels; the positives, 5%, are on the inner ring."""
     target = torch.rand(n, generator=generator) < 0.05
     radius = torch.where(target, 1.0, 2.0) + 0.35 * torch.randn(n, generator=generator)
     angle = 6.2832 * torch.rand(n, generator=generator)
@@ -22,7 +22,7 @@ def make_data(n: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.T
 
 
 def main() -> None:
-    """Print the test average precision of both losses."""
+    """Train with both losses and print the test average precision."""
     generator = torch.Generator().manual_seed(0)
     x, target = make_data(4000, generator)
     test_x, test_target = make_data(20_000, generator)

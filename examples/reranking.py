@@ -1,9 +1,9 @@
-"""Rerank documents of many queries: padded lists, one ranking a row, mean average precision.
+"""Rerank the documents of many queries by mean average precision: padded lists, one ranking per row.
 
     python examples/reranking.py
 
-Queries have different numbers of documents. Two ways to say so give the same loss: a padded matrix with ``dim=1`` and
-``ignore_index``, or flat lists with query ids in ``groups``.
+Queries have different numbers of documents. There are two ways to pass them, with the same loss: a padded matrix with ``dim=1``
+and ``ignore_index``, or flat lists with query ids in ``groups``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PADDING = -1
 
 
 def make_queries(queries: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features (queries, 30, 8) and relevance (queries, 30): each list is 5 to 30 documents long, the rest is padding."""
+    """Return features (queries, 30, 8) and relevance (queries, 30); each list has 5 to 30 documents, the rest is padding."""
     taste = torch.randn(8, generator=generator)
     documents = torch.randn(queries, 30, 8, generator=generator)
     quality = (documents * taste).sum(-1) + 2.0 * torch.randn(queries, 30, generator=generator)

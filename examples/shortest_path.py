@@ -1,10 +1,10 @@
-"""Learn to find the cheapest way through a landscape from pictures of landscapes and their best ways; no costs are given.
+"""Learn to find the cheapest path through a landscape from pictures and their best paths; no costs are given.
 
     python examples/shortest_path.py
 
-Each picture shows a grid of terrains, from grass to rock, with noise. A small network looks at it and puts out a cost for every
-cell; Dijkstra's algorithm finds the cheapest path. The only teacher is the best path of each picture. The loss is the
-share of cells that differ from it, and its direct gradient goes through the solver.
+Each picture shows a grid of terrains, from grass to rock, with noise. A small network predicts a cost for every cell, and
+Dijkstra's algorithm finds the cheapest path. The only supervision is the best path of each picture. The loss is the share of
+cells that differ from it, and its direct gradient goes through the solver.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOLVER = tl.solvers.GridShortestPath(neighbours=8)
 
 
 def make_landscapes(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Pictures (count, 3, 48, 48), true costs and best paths (count, 12, 12)."""
+    """Return pictures (count, 3, 48, 48), true costs and best paths, both (count, 12, 12)."""
     rng = np.random.default_rng(seed)
     rough = np.pad(rng.standard_normal((count, GRID, GRID)), ((0, 0), (1, 1), (1, 1)), mode="edge")
     height = sum(rough[:, i : i + GRID, j : j + GRID] for i in range(3) for j in range(3))
@@ -39,10 +39,10 @@ def make_landscapes(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, 
 
 
 class CostNetwork(nn.Module):
-    """Picture to scores, minus the costs of the cells.
+    """A network from pictures to scores; the scores are minus the costs of the cells.
 
-    No cost is below epsilon, so augmented inference, which takes up to epsilon off, never meets a negative one. The output is
-    centred in each picture: only differences of costs tell paths apart, and else the costs would all sink together.
+    No cost is below epsilon, so augmented inference, which subtracts up to epsilon, never sees a negative cost. The output is
+    centred in each picture: only differences between costs distinguish paths, and otherwise all costs would fall together.
     """
 
     def __init__(self) -> None:
@@ -57,25 +57,25 @@ class CostNetwork(nn.Module):
         )
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Scores (count, 12, 12)."""
+        """Return scores (count, 12, 12)."""
         output = self.layers(pictures)
         return -(EPSILON + nn.functional.softplus(output - output.mean((1, 2), keepdim=True)))
 
 
 def evaluate(network: nn.Module, pictures: torch.Tensor, costs: torch.Tensor, paths: torch.Tensor) -> str:
-    """How many of the found paths are best, and what all of them cost, relative to the best."""
+    """Return the share of predicted paths that are optimal, and their total cost relative to the best paths, as text."""
     with torch.no_grad():
-        found = torch.tensor(SOLVER(network(pictures).numpy()))
-    spent, least = (found * costs).sum((1, 2)), (paths * costs).sum((1, 2))
+        predicted = torch.tensor(SOLVER(network(pictures).numpy()))
+    spent, least = (predicted * costs).sum((1, 2)), (paths * costs).sum((1, 2))
     return f"optimal paths {(spent <= least + 1e-9).double().mean():.3f}, cost ratio {spent.sum() / least.sum():.4f}"
 
 
 def main() -> None:
-    """Train on best paths; print how good the paths of new pictures are."""
+    """Train on best paths; print how good the predicted paths of new pictures are."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=20)
     epochs = parser.parse_args().epochs
-    # The layers are small: more threads would cost more than they give.
+    # The layers are small: more threads would only slow them down.
     torch.set_num_threads(1)
     torch.manual_seed(0)
     pictures, _, paths = make_landscapes(2000, seed=0)

@@ -1,4 +1,4 @@
-"""The example of image retrieval: its network, images, losses and head."""
+"""The image retrieval example: its network, images, losses and head."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_contrastive_loss_by_brute_force(example):
     for i in range(12):
         others = [j for j in range(12) if j != i]
         logits = torch.stack([unit[i] @ unit[j] / 0.2 for j in others]).log_softmax(0)
-        found = [logits[k] for k, j in enumerate(others) if labels[j] == labels[i]]
-        if found:
-            losses.append(-torch.stack(found).mean())
+        same_class = [logits[k] for k, j in enumerate(others) if labels[j] == labels[i]]
+        if same_class:
+            losses.append(-torch.stack(same_class).mean())
     torch.testing.assert_close(example.supervised_contrastive(embeddings, labels), torch.stack(losses).mean())
 
 

@@ -1,4 +1,4 @@
-"""The command line in this process, and small files to give it."""
+"""Helpers: run the command line in this process, and write small data files for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from taskloss.cli.app import app
 
 CODES = {0, 1, 2, 3, 130}
-"""The exit codes that are documented."""
+"""The documented exit codes."""
 
 
 def invoke(*arguments: str | Path):
@@ -19,7 +19,7 @@ def invoke(*arguments: str | Path):
 
 
 def write_claims(path: Path, rows: int = 240, seed: int = 0) -> Path:
-    """Rare fraud: numbers as people write them, gaps, categories, an index and an identifier."""
+    """Write a CSV file with a rare class, numbers with thousands separators, gaps, categories, an index and an identifier."""
     rng = np.random.default_rng(seed)
     size, age = rng.normal(size=(2, rows))
     branch = rng.choice(["north", "south", "west"], rows)
@@ -35,7 +35,7 @@ def write_claims(path: Path, rows: int = 240, seed: int = 0) -> Path:
 
 
 def write_queries(path: Path, queries: int = 15) -> Path:
-    """Documents of queries with grades, as svmlight."""
+    """Write an svmlight file of queries with graded documents."""
     rng = np.random.default_rng(0)
     lines = []
     for query in range(queries):

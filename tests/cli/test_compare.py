@@ -1,4 +1,4 @@
-"""``taskloss compare`` from the outside: table, files, JSON, resuming, exit codes."""
+"""``taskloss compare`` as a user sees it: table, files, JSON, resuming, exit codes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import pytest
 import torch
 
 import taskloss
-from taskloss.cli import compare, trials
+from taskloss.cli import compare, runs
 from taskloss.cli.data import DataOptions, load_samples
-from taskloss.cli.trials import split_samples
+from taskloss.cli.metric import parse_metric
+from taskloss.cli.splits import split_samples
 from taskloss.report import files
 from tests.cli.running import invoke, write_claims, write_queries
 
@@ -31,7 +32,7 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(claims, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """Output and folder of one small comparison."""
+    """Run one small comparison; return its output and its folder."""
     folder = tmp_path_factory.mktemp("compare") / "report"
     result = invoke("compare", claims, "--target", "label", *FEW, "--output", folder)
     assert result.exit_code == 0, result.output
@@ -98,7 +99,7 @@ def test_json_is_the_results_file_and_repeats_the_run(claims, finished, tmp_path
 
 def test_resume_takes_what_is_done(claims, finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     done = []
-    train_and_test = trials.train_and_test
+    train_and_test = runs.train_and_test
 
     def interrupted(name, *arguments):
         if len(done) == 3:
@@ -106,11 +107,11 @@ def test_resume_takes_what_is_done(claims, finished, tmp_path: Path, monkeypatch
         done.append(name)
         return train_and_test(name, *arguments)
 
-    monkeypatch.setattr(trials, "train_and_test", interrupted)
+    monkeypatch.setattr(runs, "train_and_test", interrupted)
     arguments = ("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
     result = invoke(*arguments)
     assert result.exit_code == 130
-    assert "interrupted. To go on: taskloss compare" in result.stderr
+    assert "interrupted. To continue: taskloss compare" in result.stderr
     assert "--resume" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["unfinished.json"]
     other = invoke(*arguments, "--seed", "5", "--resume")
@@ -118,7 +119,7 @@ def test_resume_takes_what_is_done(claims, finished, tmp_path: Path, monkeypatch
     assert "belongs to another comparison" in other.stderr
 
     done.clear()
-    monkeypatch.setattr(trials, "train_and_test", lambda *arguments: done.append(arguments[0]) or train_and_test(*arguments))
+    monkeypatch.setattr(runs, "train_and_test", lambda *arguments: done.append(arguments[0]) or train_and_test(*arguments))
     result = invoke(*arguments, "--resume")
     assert result.exit_code == 0, result.output
     whole = without_seconds((finished[1] / "results.json").read_text())
@@ -158,7 +159,7 @@ def test_other_metrics(claims, metric, tmp_path: Path):
     record = json.loads((tmp_path / "results.json").read_text())
     assert all(0 <= run["value"] <= 1 for run in record["runs"])
     if metric == "f_score":
-        assert all(run["value"] == run["others"]["F-score"] for run in record["runs"])
+        assert all(run["value"] == run["others"][parse_metric("f_score").label] for run in record["runs"])
 
 
 def test_queries(tmp_path: Path):
@@ -193,7 +194,7 @@ def test_method_that_fails_is_left_out(claims, tmp_path: Path, monkeypatch: pyte
     fit = methods._fit_network
 
     def failing(method, *arguments):
-        if method.key == "hinge":
+        if method.name == "hinge":
             raise ValueError("too large")
         return fit(method, *arguments)
 
@@ -202,7 +203,6 @@ def test_method_that_fails_is_left_out(claims, tmp_path: Path, monkeypatch: pyte
     assert result.exit_code == 0, result.output
     assert "hinge is left out: too large" in result.stdout
     assert list(json.loads((tmp_path / "results.json").read_text())["methods"]) == ["cross-entropy", "direct"]
-    monkeypatch.setattr(methods, "CONTENDER", "direct")
     monkeypatch.setattr(methods, "_fit_network", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
     result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
     assert result.exit_code == 3
@@ -239,7 +239,7 @@ def test_split_is_stratified_and_its_encoder_sees_the_training_rows_only(claims)
 
 def test_sample_of_a_large_file(tmp_path: Path):
     path = write_claims(tmp_path / "claims.csv", rows=400)
-    samples = load_samples(DataOptions(path, target="label"), most_rows=150, seed=3)
+    samples = load_samples(DataOptions(path, target="label"), max_rows=150, seed=3)
     assert samples.card.samples == len(samples.target) == samples.table.rows == 150
     assert "a random sample of 150 of 400 rows" in " ".join(samples.card.notices)
 
@@ -342,7 +342,7 @@ def test_ctrl_c_ends_the_processes(claims, tmp_path: Path):
         assert workers, "the runs have begun"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == compare_interrupted()
-        assert "To go on: taskloss compare" in process.stderr.read()
+        assert "To continue: taskloss compare" in process.stderr.read()
         deadline = time.monotonic() + 30
         while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -359,8 +359,8 @@ def compare_interrupted() -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Direct children of a process; Linux."""
-    found = []
+    """Return the direct children of a process (Linux only)."""
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -368,8 +368,8 @@ def children(pid: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[1]) == pid:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def test_default_jobs():

@@ -1,4 +1,4 @@
-"""Odd files and odd options: always a message and a documented exit code, never a traceback."""
+"""Random files and options: the commands always end with a message and a documented exit code, never with a traceback."""
 
 from __future__ import annotations
 
@@ -7,41 +7,23 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.main import get_command
 
 from taskloss.cli import compare as compare_command
 from taskloss.cli import train as train_command
+from taskloss.cli.app import app
 from taskloss.tasks.registry import registered
 from tests.cli.running import CODES, invoke, write_claims
 
-LITTLE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+FEW_EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 WORDS = st.one_of(
     st.sampled_from(["", "-1", "0", "1", "2", "1e9", "nan", "label", "x", "direct", "lightgbm,lp", "csv", "svmlight", "utf-16"]),
     st.text(max_size=8),
 )
-OPTIONS = st.sampled_from(
-    [
-        "--target",
-        "--metric",
-        "--positive",
-        "--group",
-        "--splits",
-        "--methods",
-        "--seed",
-        "--iterations",
-        "--ignore",
-        "--categorical",
-        "--missing",
-        "--format",
-        "--encoding",
-        "--max-rows",
-        "--jobs",
-        "--json",
-        "--resume",
-        "--help",
-        "--precision",
-        "--bogus",
-    ]
-)
+COMMANDS = get_command(app).commands
+DECLARED = {name for command in COMMANDS.values() for option in command.params for name in option.opts if name[:2] == "--"}
+# --output is left out, because the commands would write to random paths.
+OPTIONS = st.sampled_from([*sorted(DECLARED - {"--output"}), "--help", "--bogus"])
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +35,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def untrained(monkeypatch: pytest.MonkeyPatch):
-    """All but the training: what comes before it is what reads files and options."""
+    """Stop the commands before the training: what reads files and options comes before it."""
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    from taskloss.cli import trials
+    from taskloss.cli import runs
 
-    monkeypatch.setattr(trials, "run_trials", stop)
+    monkeypatch.setattr(runs, "run_comparison", stop)
     monkeypatch.setattr(train_command, "_fit", stop)
     monkeypatch.setattr(compare_command, "_show", stop)
 
@@ -73,9 +55,9 @@ def check(result) -> None:
         assert result.stderr.strip()
 
 
-@LITTLE
+@FEW_EXAMPLES
 @given(
-    command=st.sampled_from(["compare", "train", "predict", "report", "tasks"]),
+    command=st.sampled_from(sorted(COMMANDS)),
     options=st.lists(st.tuples(OPTIONS, WORDS), max_size=4),
     data=st.booleans(),
 )
@@ -85,7 +67,7 @@ def test_odd_options(folder, untrained, command, options, data):
     check(invoke(command, *files, *words, *(["--output", folder / "out"] if command in ("compare", "train") else [])))
 
 
-@LITTLE
+@FEW_EXAMPLES
 @given(metric=st.sampled_from(list(registered())), settings_text=st.text("abk=.,:-0123456789e ", max_size=10))
 def test_odd_metrics(folder, untrained, metric, settings_text):
     check(
@@ -102,7 +84,7 @@ def test_odd_metrics(folder, untrained, metric, settings_text):
     )
 
 
-@LITTLE
+@FEW_EXAMPLES
 @given(
     content=st.one_of(
         st.binary(max_size=150),
@@ -121,7 +103,7 @@ def test_odd_files(folder, untrained, content, name, command):
     check(invoke(command, path, "--output", folder / "out"))
 
 
-@settings(LITTLE, max_examples=8)
+@settings(FEW_EXAMPLES, max_examples=8)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from("01"), st.sampled_from(["1", "2.5", "", "7"]), st.text("ab", max_size=2)),
@@ -135,7 +117,7 @@ def test_tiny_tables_train_or_say_why(folder, rows):
     check(invoke("train", path, "--target", "y", "--iterations", "2", "--output", folder / "out"))
 
 
-@LITTLE
+@FEW_EXAMPLES
 @given(content=st.binary(max_size=100), name=st.sampled_from(["results.json", "model.json", "model.safetensors"]))
 def test_odd_records(folder, content, name):
     place = folder / "records"

@@ -1,10 +1,13 @@
-"""``taskloss report`` and ``taskloss tasks``."""
+"""``taskloss report``, ``taskloss tasks``, and the tables of methods and labels."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from taskloss.cli.method_table import BASELINE, BOOSTING_METHODS, CONTENDER, NETWORK_METHODS
+from taskloss.cli.metric import task_label
+from taskloss.estimators import LOSSES_BY_METHOD
 from taskloss.report import as_json, write_report
 from taskloss.tasks.registry import registered
 from tests.cli.running import invoke
@@ -44,3 +47,17 @@ def test_tasks_lists_all():
         assert row["summary"]
         assert row["for"] in ("two classes and queries", "two classes", "queries", "Python code only")
     assert {row["name"]: row["settings"] for row in rows}["recall_at_fpr"] == "fpr=0.05"
+
+
+def test_method_table_has_every_method_of_the_estimators():
+    assert NETWORK_METHODS.keys() == METHODS.keys()
+    labels = [info.label for info in (NETWORK_METHODS | BOOSTING_METHODS).values()]
+    assert len(set(labels)) == len(labels)
+    assert {BASELINE, CONTENDER} <= set(labels)
+
+
+def test_every_task_has_a_label_of_its_own():
+    labels = {name: task_label(name, cls) for name, cls in registered().items()}
+    assert len(set(labels.values())) == len(labels)
+    assert labels["average_precision"] == "average precision"
+    assert labels["zero_one"] == "accuracy", "the value that is shown is one minus the loss"

@@ -1,4 +1,4 @@
-"""What happens before any command runs: version, help, missing extras."""
+"""Start of the command line: version, help, missing extras."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_version():
 
 
 def run_without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line in a fresh process where ``module`` cannot be imported."""
+    """Run the command line in a new process in which ``module`` cannot be imported."""
     program = f"import sys; sys.modules[{module!r}] = None; sys.argv[0] = 'taskloss'; from taskloss.cli import main; main()"
     return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=240)
 
@@ -33,7 +33,7 @@ def test_missing_extra_is_one_clear_line(module, tmp_path: Path):
 
 
 def test_help_is_quick():
-    """Neither pyarrow nor scikit-learn is loaded to explain a command."""
+    """Importing the application, as for --help, loads none of the slow packages."""
     program = "import sys\nfrom taskloss.cli.app import app\nprint({'sklearn', 'pyarrow', 'lightgbm'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"

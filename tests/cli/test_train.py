@@ -1,4 +1,4 @@
-"""``taskloss train`` and ``predict``: the model's files, kill and resume, predictions, operating points."""
+"""``taskloss train`` and ``predict``: files of the model, kill and resume, predictions, operating points."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_requirements(model, claims, tmp_path: Path, name, share):
 def test_requirement_that_cannot_be_promised(model, claims):
     result = invoke("predict", model, claims, "--held-out", claims, "--precision", "0.9999")
     assert result.exit_code == 1
-    assert "no threshold promises precision >= 0.9999 at 95% confidence" in result.stderr
+    assert "no threshold guarantees precision >= 0.9999 at 95% confidence" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_queries(tmp_path: Path):
     assert list(rows[0]) == ["row", "query", "score"]
     assert len({row["query"] for row in rows}) == 15
     result = invoke("predict", tmp_path / "model", path, "--threshold", "0")
-    assert (result.exit_code, "decides nothing" in result.stderr) == (2, True)
+    assert (result.exit_code, "makes no decisions" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_killed_training_goes_on_to_the_same_files(claims, tmp_path: Path):
     try:
         checkpoints = killed / "checkpoint"
         deadline = time.monotonic() + 240
-        # In the middle: the second network has begun.
+        # Wait until the second network has begun.
         while len(list(checkpoints.glob("*.safetensors"))) < 2 and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
@@ -246,10 +246,10 @@ def test_checkpoint_of_another_training_is_refused(claims, tmp_path: Path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(command, "_keep", interrupted)
+        patched.setattr(command, "_save", interrupted)
         result = invoke("train", claims, "--target", "label", *QUICK, "--output", tmp_path)
     assert result.exit_code == 130
-    assert f"To go on: taskloss train {claims} --target label" in result.stderr
+    assert f"To continue: taskloss train {claims} --target label" in result.stderr
     assert (tmp_path / "checkpoint").exists()
     result = invoke("train", claims, "--target", "label", *QUICK, "--output", tmp_path, "--method", "hinge", "--resume")
     assert result.exit_code == 3

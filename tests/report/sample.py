@@ -1,4 +1,4 @@
-"""A made-up comparison with every part that the page shows."""
+"""A simulated comparison with every part that the page shows."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ METHODS = {
 
 
 def simulated(*, splits: int = 4, shift: float = 0.3, **changes) -> Comparison:
-    """Scores of two normal classes; ``shift`` sets the direct methods apart from the others."""
+    """Simulate scores of two normally distributed classes; ``shift`` is the advantage of the direct methods."""
     rng = np.random.default_rng(0)
     runs = []
     for seed in range(splits):
         target = (np.arange(600) < 60).astype(np.int64)
         noise = rng.normal(size=600)
-        for place, method in enumerate(METHODS):
-            scores = noise + rng.normal(size=600) * 0.2 + target * (1.5 + shift * (place in (1, 2)) + 0.05 * place)
+        for index, method in enumerate(METHODS):
+            scores = noise + rng.normal(size=600) * 0.2 + target * (1.5 + shift * (index in (1, 2)) + 0.05 * index)
             curves = describe_curves(scores, target, 1 / (1 + np.exp(2.5 - scores)))
             steps, learning = thin_curve(
                 list(0.8 - 0.5 * np.exp(-np.arange(1, 300 + 20 * seed) / 40) + 0.01 * rng.normal(size=299 + 20 * seed))
             )
-            thresholds = describe_thresholds(scores, target, 1.7 if place % 2 else None) if seed == 0 else None
+            thresholds = describe_thresholds(scores, target, 1.7 if index % 2 else None) if seed == 0 else None
             value = float(np.mean(curves.precision))
             runs.append(Run(method, seed, value, {"ROC AUC": 0.9}, steps, learning, 120, 1.5, curves, thresholds))
     fields = {

@@ -1,4 +1,4 @@
-"""The page in a browser: no errors, a slider that moves the numbers, both themes, a phone."""
+"""The page in a browser: no errors, the slider changes the counts, both themes, narrow screens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="these tests look
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium: the one that CHROMIUM names, else the system's, else playwright's own."""
+    """Start Chromium: the one that the variable CHROMIUM names, or else the system's, or else that of playwright."""
     system = (
         os.environ.get("CHROMIUM")
         or shutil.which("chromium")
@@ -42,14 +42,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def visit(browser, address):
-    """Open the page; at the end, nothing may have been logged, and nothing asked for besides the page itself."""
-    pages, troubles = [], []
+    """Open the page; afterwards check that nothing was logged and nothing but the page itself was requested."""
+    pages, problems = [], []
 
     def visit(**options):
         page = browser.new_page(**options)
-        page.on("console", lambda message: troubles.append(message.text))
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda request: None if request.url == address else troubles.append(request.url))
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: None if request.url == address else problems.append(request.url))
         page.goto(address)
         pages.append(page)
         return page
@@ -57,26 +57,26 @@ def visit(browser, address):
     yield visit
     for page in pages:
         page.close()
-    assert troubles == []
+    assert problems == []
 
 
-def numbers(page) -> dict[str, str]:
+def shown_values(page) -> dict[str, str]:
     return {
         name: page.inner_text(f"#{name}")
         for name in ("threshold", "flagged", "precision", "recall", "fscore", "tp", "fp", "fn", "tn")
     }
 
 
-def test_slider_moves_the_numbers(visit):
+def test_slider_changes_the_counts(visit):
     page = visit()
     method = simulated().runs_of("direct")[0].thresholds
     seen = []
-    for place in (0, len(method.values) // 2, len(method.values) - 1):
+    for step in (0, len(method.values) // 2, len(method.values) - 1):
         page.evaluate(
-            f"() => {{ const s = document.getElementById('slider'); s.value = {place}; s.dispatchEvent(new Event('input')); }}"
+            f"() => {{ const s = document.getElementById('slider'); s.value = {step}; s.dispatchEvent(new Event('input')); }}"
         )
-        shown = numbers(page)
-        tp, fp = method.true_positives[place], method.false_positives[place]
+        shown = shown_values(page)
+        tp, fp = method.true_positives[step], method.false_positives[step]
         assert [shown[name] for name in ("tp", "fp", "fn", "tn")] == [
             str(tp),
             str(fp),
@@ -90,15 +90,15 @@ def test_slider_moves_the_numbers(visit):
     assert len(set(seen)) == 3, "the line in the histogram moves too"
     page.focus("#slider")
     page.keyboard.press("ArrowLeft")
-    assert numbers(page)["threshold"] != seen[-1][0]
+    assert shown_values(page)["threshold"] != seen[-1][0]
 
 
-def test_another_method_has_other_numbers(visit):
+def test_another_method_has_other_counts(visit):
     page = visit()
     assert page.input_value("#method") == "direct"
-    before = numbers(page)
+    before = shown_values(page)
     page.select_option("#method", "cross-entropy")
-    assert numbers(page) != before
+    assert shown_values(page) != before
     assert page.locator(".histogram:visible").count() == 1
     assert "F-score" in page.inner_text("#origin")
 

@@ -1,4 +1,4 @@
-"""The figures behind the charts, against the metrics they must agree with."""
+"""The values behind the charts, compared with the metrics that they must agree with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskloss.metrics import average_precision_score, roc_auc_score
 from taskloss.report import describe_curves, describe_thresholds, precision_at_positives, thin_curve
-from taskloss.report.curves import BINS, FALSE_POSITIVE_RATES, MOST_POINTS, calibration_bins, recall_at_rates
+from taskloss.report.curves import CALIBRATION_BINS, FALSE_POSITIVE_RATES, MAX_POINTS, calibration_bins, recall_at_rates
 from taskloss.report.figures import pooled_bins
 
 
@@ -31,7 +31,7 @@ def test_curve_averages_to_the_metric(n, levels, seed):
 def test_long_curves_keep_their_area():
     scores, target = draw(3001, 200)
     curve = describe_curves(scores, target, None).precision
-    assert len(curve) == MOST_POINTS
+    assert len(curve) == MAX_POINTS
     assert np.mean(curve) == pytest.approx(average_precision_score(scores, target), abs=1e-6)
 
 
@@ -65,11 +65,11 @@ def test_calibration():
     probabilities = rng.beta(0.3, 4, 20_000)
     target = (rng.uniform(size=20_000) < probabilities).astype(int)
     bins = calibration_bins(probabilities, target)
-    assert len(bins) == BINS
+    assert len(bins) == CALIBRATION_BINS
     assert sum(part.samples for part in bins) == 20_000
     for part in bins:
         assert part.observed == pytest.approx(part.predicted, abs=4 * np.sqrt(part.predicted / part.samples))
-        assert part.predicted * part.samples == pytest.approx(probabilities.sum() / BINS, abs=1.5)
+        assert part.predicted * part.samples == pytest.approx(probabilities.sum() / CALIBRATION_BINS, abs=1.5)
     pooled = pooled_bins([describe_curves(probabilities, target, probabilities)] * 2)
     np.testing.assert_allclose(pooled[:, 2], [2 * part.samples for part in bins])
     np.testing.assert_allclose(pooled[:, 1], [part.observed for part in bins])
@@ -78,10 +78,10 @@ def test_calibration():
 @pytest.mark.parametrize("probabilities", [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5]])
 def test_calibration_of_few_samples(probabilities):
     bins = calibration_bins(np.array(probabilities), np.ones(len(probabilities), dtype=int))
-    assert (len(bins), sum(part.samples for part in bins)) == (BINS, len(probabilities))
+    assert (len(bins), sum(part.samples for part in bins)) == (CALIBRATION_BINS, len(probabilities))
 
 
 def test_thin_curve():
     assert thin_curve([0.1, 0.2]) == ((1, 2), (0.1, 0.2))
     steps, values = thin_curve(list(np.linspace(0, 1, 5000)))
-    assert (steps[0], steps[-1], len(steps), values[-1]) == (1, 5000, MOST_POINTS, 1.0)
+    assert (steps[0], steps[-1], len(steps), values[-1]) == (1, 5000, MAX_POINTS, 1.0)

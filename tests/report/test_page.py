@@ -1,4 +1,4 @@
-"""The page: stands alone, shows what the records hold, escapes what it is given; files that are whole."""
+"""The page needs no other file, shows the records and escapes them; the files are read back and replaced as a whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS = simulated()
 
 
 class Outline(HTMLParser):
-    """Collects what the tests ask for, and refuses tags that do not match."""
+    """A parser that collects what the tests check, and fails on tags that do not match."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def test_page_is_well_formed_and_stands_alone():
 def test_page_shows_verdict_tables_settings_and_command():
     page = render_page(RECORDS)
     heading, *rows = outline_of(page).cells
-    assert heading == ["method", "mean", "spread", "difference", "95% interval", "p", "ahead"]
+    assert heading == ["method", "mean", "std", "difference", "95% interval", "p", "ahead"]
     shown = [[cell for cell in row if cell] for row in summary_rows(RECORDS)]
     assert [[cell for cell in row if cell.strip()] for row in rows[: len(shown)]] == shown
     assert rows[len(shown) + 1 : len(shown) + 5] == split_rows(RECORDS)
@@ -123,7 +123,7 @@ def test_page_escapes_what_it_is_given():
 
 
 def test_page_without_curves():
-    """Queries and documents have no single list: no curve, no threshold, but table, splits and learning curves."""
+    """Queries have no curves and no thresholds, but a table, splits and learning curves."""
     runs = tuple(dataclasses.replace(run, curves=None, thresholds=None) for run in RECORDS.runs)
     page = render_page(dataclasses.replace(RECORDS, runs=runs, data=dataclasses.replace(RECORDS.data, groups=40)))
     outline_of(page)

@@ -1,4 +1,4 @@
-"""True verdicts: means, spreads, the corrected test, Holm's correction."""
+"""The verdict and its statistics: means, standard deviations, the corrected test, Holm's correction."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CARD = DataCard("file.csv", "file.csv", 1000, 90, "y", "1", (), ())
 
 def comparison(baseline: list[float], contender: list[float], **others: list[float]) -> Comparison:
     values = {"hinge": [], **others, "direct": contender, "cross-entropy": baseline}
-    values = {method: numbers for method, numbers in values.items() if numbers}
-    # Seeds backwards: the report must sort them out.
+    values = {method: by_seed for method, by_seed in values.items() if by_seed}
+    # The seeds are in reverse order: the report must sort them.
     runs = [
         Run(method, seed, value, {"ROC AUC": value / 2}, (), (), 3, 0.5)
-        for method, numbers in values.items()
-        for seed, value in reversed(list(enumerate(numbers)))
+        for method, by_seed in values.items()
+        for seed, value in reversed(list(enumerate(by_seed)))
     ]
     methods = dict.fromkeys(reversed(values), "what it is")
     return Comparison("AP", CARD, 0.4, methods, "cross-entropy", "direct", tuple(runs), {}, "taskloss compare", {"taskloss": "9"})
@@ -60,7 +60,7 @@ def test_interval_and_p_are_the_corrected_ones():
 
 
 def test_plain_t_test_would_be_too_sure():
-    """A case that the usual paired t-test calls a win, and the corrected one does not."""
+    """The plain paired t-test calls this case a win, the corrected one does not."""
     records = comparison([0.70, 0.70, 0.70, 0.70], [0.71, 0.72, 0.71, 0.73])
     contrast = summarize(records).contrasts["direct"]
     assert stats.ttest_1samp(contrast.differences, 0).pvalue < 0.05

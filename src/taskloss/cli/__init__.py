@@ -1,15 +1,18 @@
-"""``taskloss`` on the command line."""
+"""The ``taskloss`` command: one module per subcommand, and what they share.
+
+It may import every other package of taskloss; none of them imports it.
+"""
 
 from __future__ import annotations
 
 import sys
 
 OPTIONAL = frozenset({"jinja2", "pyarrow", "rich", "safetensors", "sklearn", "typer"})
-"""Modules that the package does without, but not its command line."""
+"""Modules that only the command line needs; the library works without them."""
 
 
 def main() -> None:
-    """Entry point. Says in one line what to install when an optional dependency is missing."""
+    """Run the command line; if an optional dependency is missing, exit with one line that says what to install."""
     try:
         from taskloss.cli.app import app
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: one subcommand a file."""
+"""The typer application: it collects the subcommands, each of which has a module of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 import taskloss
 from taskloss.cli.compare import compare
+from taskloss.cli.errors import EXIT_CODES
 from taskloss.cli.predict import predict
 from taskloss.cli.report import report
 from taskloss.cli.tasks import tasks
@@ -15,7 +16,7 @@ from taskloss.cli.train import train
 
 app = typer.Typer(name="taskloss", no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 for command in (compare, train, predict, report, tasks):
-    app.command()(command)
+    app.command(epilog=EXIT_CODES)(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""Gradient boosting by LightGBM, where it is installed: on its own objective and on the metric, stopped by the exact metric."""
+"""Gradient boosting by LightGBM, if it is installed: with its own objective, or with the direct gradient of the metric."""
 
 from __future__ import annotations
 
@@ -8,24 +8,16 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from taskloss.boosting import lightgbm_objective, train_lightgbm
+from taskloss.cli.method_result import MethodResult
+from taskloss.cli.method_table import BOOSTING_PATIENCE, BOOSTING_ROUNDS, BOOSTING_WARM_UP, DIRECT_LIGHTGBM, LIGHTGBM
 from taskloss.cli.metric import Metric
-from taskloss.cli.outcome import Outcome, Part
+from taskloss.cli.splits import Subset, split_rows
 from taskloss.estimators.decisions import choose_threshold
 
-OWN, DIRECT = "lightgbm", "direct_lightgbm"
-ROUNDS, PATIENCE, WARM_UP = 500, 50, 50
-METHODS = {
-    OWN: (
-        "LightGBM",
-        f"gradient boosting of decision trees by LightGBM: log loss (LambdaRank for queries), up to {ROUNDS} trees of 31 leaves, "
-        f"learning rate 0.05, stopped after {PATIENCE} trees without a better validation metric",
-    ),
-    DIRECT: ("direct LightGBM", f"the same with the direct gradient of the metric after the first {WARM_UP} trees"),
-}
-"""By the name of an option: the name in tables, and what it is."""
+VALIDATION_FRACTION = 0.2
+"""Share of the training samples held out for early stopping: as much as each network of an ensemble holds out."""
 
 
 def is_installed() -> bool:
@@ -34,30 +26,32 @@ def is_installed() -> bool:
 
 
 def fit_boosting(
-    key: str,
-    training: Part,
-    test: Part,
+    method: str,
+    training: Subset,
+    test: Subset,
     metric: Metric,
     *,
-    validation_fraction: float,
     seed: int,
     on_progress: Callable[[float], None],
-) -> Outcome:
-    """Train on a part of ``training``, stop by the rest of it, and score ``test``; ``key`` is one of ``METHODS``."""
+) -> MethodResult:
+    """Train trees on a part of ``training``, stop by the exact metric of the rest, and predict ``test``.
+
+    ``method`` is one of :data:`~taskloss.cli.method_table.BOOSTING_METHODS`.
+    """
     import lightgbm
 
-    fitted, held_out = _split(training, validation_fraction, seed)
-    course: list[float] = []
-    skipped = WARM_UP if key == DIRECT else 0
+    fitted, held_out = _hold_out(training, seed)
+    curve: list[float] = []
+    warm_up = BOOSTING_WARM_UP if method == DIRECT_LIGHTGBM else 0
 
-    def value(scores: np.ndarray) -> float:
-        threshold = _threshold(metric, scores, held_out) if metric.of_labels else None
+    def validation_metric(scores: np.ndarray) -> float:
+        threshold = _threshold(metric, scores, held_out) if metric.judges_decisions else None
         return metric.value(scores - (threshold or 0.0), held_out.target, held_out.groups)
 
-    def exact(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
-        course.append(value(scores))
-        on_progress(min(1.0, (skipped + len(course)) / ROUNDS))
-        return "exact", course[-1], True
+    def evaluate(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
+        curve.append(validation_metric(scores))
+        on_progress(min(1.0, (warm_up + len(curve)) / BOOSTING_ROUNDS))
+        return "exact", curve[-1], True
 
     settings = {
         "objective": "binary" if training.groups is None else "lambdarank",
@@ -70,57 +64,52 @@ def fit_boosting(
         "num_threads": 1,
         "verbosity": -1,
     }
-    dataset = _dataset(fitted, metric, key)
+    dataset = _dataset(fitted, metric, method)
     options: dict[str, Any] = {
-        "valid_sets": [_dataset(held_out, metric, key, reference=dataset)],
-        "feval": exact,
-        "callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)],
+        "valid_sets": [_dataset(held_out, metric, method, reference=dataset)],
+        "feval": evaluate,
+        "callbacks": [lightgbm.early_stopping(BOOSTING_PATIENCE, verbose=False)],
     }
-    if key == OWN:
-        model = lightgbm.train(settings, dataset, ROUNDS, **options)
+    if method == LIGHTGBM:
+        model = lightgbm.train(settings, dataset, BOOSTING_ROUNDS, **options)
     else:
-        model, _ = train_lightgbm(settings, dataset, ROUNDS, lightgbm_objective(metric.task), warm_up=WARM_UP, **options)
-    scores = np.asarray(model.predict(test.features, raw_score=True))
-    threshold = _threshold(metric, np.asarray(model.predict(held_out.features, raw_score=True)), held_out)
-    # Only the log loss makes scores that are log-odds.
-    probabilities = expit(scores) if key == OWN and training.groups is None else None
-    best = skipped + int(np.argmax(course)) + 1
-    # Stopping does not look at the warm-up; a reader of the learning curve does.
-    first = [
-        value(np.asarray(model.predict(held_out.features, raw_score=True, num_iteration=trees)))
-        for trees in range(1, skipped + 1)
-    ]
-    return Outcome(scores, probabilities, threshold, first + course, best)
+        objective = lightgbm_objective(metric.task)
+        model, _ = train_lightgbm(settings, dataset, BOOSTING_ROUNDS, objective, warm_up=warm_up, **options)
+
+    def scores_of(samples: Subset, trees: int | None = None) -> np.ndarray:
+        return np.asarray(model.predict(samples.features, raw_score=True, num_iteration=trees))
+
+    scores = scores_of(test)
+    # Early stopping ignores the warm-up, but the learning curve shows it.
+    warm_up_curve = [validation_metric(scores_of(held_out, trees)) for trees in range(1, warm_up + 1)]
+    return MethodResult(
+        scores=scores,
+        # Only the log loss gives scores that are log-odds.
+        probabilities=expit(scores) if method == LIGHTGBM and training.groups is None else None,
+        threshold=_threshold(metric, scores_of(held_out), held_out),
+        validation_metric=warm_up_curve + curve,
+        best_step=warm_up + int(np.argmax(curve)) + 1,
+    )
 
 
-def _dataset(part: Part, metric: Metric, key: str, **options: Any) -> Any:
-    """For LightGBM; the direct gradient of a metric of binary relevance takes grades as relevant or not."""
+def _dataset(samples: Subset, metric: Metric, method: str, **options: Any) -> Any:
+    """Return the samples for LightGBM; its own objective always gets the grades."""
     import lightgbm
 
-    graded = key == OWN or metric.task.target_kind == "graded"
-    target = part.target if graded else (part.target > 0).astype(np.int64)
-    return lightgbm.Dataset(part.features, target, group=_sizes(part), free_raw_data=False, **options)
+    target = samples.target if method == LIGHTGBM else metric.relevance(samples.target)
+    sizes = None if samples.groups is None else np.unique(samples.groups, return_counts=True)[1]
+    return lightgbm.Dataset(samples.features, target, group=sizes, free_raw_data=False, **options)
 
 
-def _split(part: Part, fraction: float, seed: int) -> tuple[Part, Part]:
-    """For training and for validation; the rows of a query stay together, in order of their queries."""
-    rows = np.arange(len(part.target))
-    if part.groups is None:
-        fitted, held_out = train_test_split(rows, test_size=fraction, stratify=part.target, random_state=seed)
-        return _take(part, fitted), _take(part, held_out)
-    fitted, held_out = next(GroupShuffleSplit(1, test_size=fraction, random_state=seed).split(rows, groups=part.groups))
-    fitted, held_out = (chosen[np.argsort(part.groups[chosen], kind="stable")] for chosen in (fitted, held_out))
-    return _take(part, fitted), _take(part, held_out)
+def _hold_out(samples: Subset, seed: int) -> tuple[Subset, Subset]:
+    """Return the samples to fit and those to validate on; LightGBM wants the rows of each query next to each other."""
+    parts = split_rows(samples.target, samples.groups, VALIDATION_FRACTION, seed)
+    if samples.groups is not None:
+        fitted, held_out = (rows[np.argsort(samples.groups[rows], kind="stable")] for rows in parts)
+        parts = fitted, held_out
+    return samples.take(parts[0]), samples.take(parts[1])
 
 
-def _take(part: Part, rows: np.ndarray) -> Part:
-    return Part(part.features[rows], part.target[rows], None if part.groups is None else part.groups[rows])
-
-
-def _sizes(part: Part) -> np.ndarray | None:
-    return None if part.groups is None else np.unique(part.groups, return_counts=True)[1]
-
-
-def _threshold(metric: Metric, scores: np.ndarray, held_out: Part) -> float | None:
-    """The best threshold for the metric; queries have none."""
+def _threshold(metric: Metric, scores: np.ndarray, held_out: Subset) -> float | None:
+    """Return the best threshold for the metric on the held-out samples; None for queries."""
     return None if held_out.groups is not None else choose_threshold(metric.task, scores, held_out.target)

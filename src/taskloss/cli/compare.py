@@ -1,9 +1,8 @@
-"""``taskloss compare``: train on a metric, train on cross-entropy, and say honestly which does better."""
+"""``taskloss compare``: train on the metric and on cross-entropy, and say honestly which does better."""
 
 from __future__ import annotations
 
 import os
-import shlex
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import resources
@@ -14,34 +13,50 @@ import typer
 
 from taskloss import datasets
 from taskloss.cli import options
-from taskloss.cli.errors import messages
+from taskloss.cli.errors import exit_on_error
+from taskloss.cli.method_table import ALL_METHODS, BASELINE, CONTENDER
 from taskloss.cli.progress import progress_bar
-from taskloss.cli.provenance import command_line, versions
+from taskloss.cli.provenance import command_line, resume_hint, versions
 
 if TYPE_CHECKING:
     from taskloss.cli.data import Samples
-    from taskloss.cli.trials import Plan
+    from taskloss.cli.methods import Plan
     from taskloss.report import Comparison, Run
 
-MOST_ROWS = 100_000
+DEFAULT_MAX_ROWS = 100_000
 
 Data = Annotated[
-    Path | None, typer.Argument(help="CSV, TSV, Parquet or svmlight file. (default: bundled data)", show_default=False)
-]
-Splits = Annotated[int, typer.Option(min=2, max=1000, help="How many random splits, each with its own initial weights.")]
-Methods = Annotated[
-    str | None, typer.Option(help="Which methods, with commas between them. (default: all that apply)", show_default=False)
+    Path | None, typer.Argument(help="CSV, TSV, Parquet or svmlight file, plain or gzipped.", show_default="bundled data")
 ]
 Output = Annotated[Path, typer.Option(help="Folder for the report.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison in the same folder.")]
-MaxRows = Annotated[int, typer.Option(min=100, help="Of a larger file, take a random sample of this size.")]
-Jobs = Annotated[
-    int | None, typer.Option(min=1, max=64, help="Runs at the same time. (default: the cores, at most 4)", show_default=False)
+Splits = Annotated[
+    int,
+    typer.Option(
+        min=2, max=1000, help="Number of random splits, each with its own initial weights.", rich_help_panel=options.TRAINING
+    ),
 ]
-Iterations = Annotated[int | None, typer.Option(min=1, help="Most training steps of a network.", show_default=False)]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Methods to compare, separated by commas: {', '.join(ALL_METHODS)}.",
+        show_default="all that apply",
+        rich_help_panel=options.TRAINING,
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=64,
+        help="Number of processes.",
+        show_default="one per core, at most 4",
+        rich_help_panel=options.TRAINING,
+    ),
+]
 
 
 def compare(
+    context: typer.Context,
     data: Data = None,
     target: options.Target = None,
     metric: options.Metric = None,
@@ -50,56 +65,55 @@ def compare(
     splits: Splits = 5,
     methods: Methods = None,
     seed: options.Seed = 0,
-    iterations: Iterations = None,
+    iterations: options.Iterations = None,
     jobs: Jobs = None,
     output: Output = Path("taskloss-report"),
-    resume: Resume = False,
+    resume: options.Resume = False,
     ignore: options.Ignore = None,
     categorical: options.Categorical = None,
     missing: options.Missing = None,
-    form: options.Form = None,
+    form: options.Format = None,
     encoding: options.Encoding = None,
-    max_rows: MaxRows = MOST_ROWS,
+    max_rows: options.MaxRows = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare training on your metric with cross-entropy and others, on your data, and say plainly whether it helps.
+    """Compare training on your metric with cross-entropy and other methods on your data, and say whether it helps.
 
-    Prints a table; writes an HTML report and the results as JSON. Without DATA, a bundled data set is used.
-
-    Exit codes: 0 done, 1 could not finish, 2 wrong option, 3 data that cannot be used, 130 interrupted.
+    Prints a table, and writes an HTML report and the results as JSON. Without DATA, a bundled data set is used.
     """
-    given = {
-        "--target": target, "--metric": metric, "--positive": positive, "--group": group, "--splits": splits,
-        "--methods": methods, "--seed": seed, "--iterations": iterations, "--ignore": ignore,
-        "--categorical": categorical, "--missing": missing, "--format": form,
-        "--encoding": encoding, "--max-rows": max_rows if max_rows != MOST_ROWS else None,
-    }  # fmt: skip
-    command = command_line("compare", data, given)
-    again = f"To go on: {command} --output {shlex.quote(str(output))} --resume"
-    with messages(again), ExitStack() as stack:
+    with exit_on_error(resume_hint(context)), ExitStack() as stack:
         # scikit-learn and pyarrow take a second to load: too long for --help.
         from taskloss.cli.data import DataOptions, load_samples
-        from taskloss.cli.methods import choose_methods
+        from taskloss.cli.journal import Journal
+        from taskloss.cli.methods import Plan, choose_methods, estimator_settings
         from taskloss.cli.metric import parse_metric
-        from taskloss.cli.trials import Journal, Plan, check_size, run_trials
+        from taskloss.cli.runs import run_comparison
+        from taskloss.cli.splits import check_size
 
-        # Before the training, not after: a folder that cannot be made should cost no minute.
+        # Before the training: nobody should wait minutes for a folder that cannot be made.
         output.mkdir(parents=True, exist_ok=True)
         source = DataOptions(
-            data or stack.enter_context(resources.as_file(resources.files(datasets).joinpath("page_blocks.csv"))),
-            *(target, positive, group, ignore or (), categorical or (), missing or (), form, encoding),
+            path=data or stack.enter_context(resources.as_file(resources.files(datasets).joinpath("page_blocks.csv"))),
+            target=target,
+            positive=positive,
+            group=group,
+            ignore=ignore or (),
+            categorical=categorical or (),
+            missing=missing or (),
+            form=form,
+            encoding=encoding,
             **({} if data else _BUNDLED),
         )
-        samples = load_samples(source, most_rows=max_rows, seed=seed)
+        samples = load_samples(source, max_rows=max_rows or DEFAULT_MAX_ROWS, seed=seed)
         check_size(samples)
-        chosen_metric = parse_metric(metric, queries=samples.groups is not None)
-        chosen = choose_methods(methods, chosen_metric, queries=samples.groups is not None, iterations=iterations)
-        plan = Plan(chosen_metric, chosen, splits, seed)
+        queries = samples.groups is not None
+        parsed = parse_metric(metric, queries=queries)
+        settings = estimator_settings(iterations=iterations)
+        plan = Plan(parsed, choose_methods(methods, parsed, queries=queries, settings=settings), splits, seed)
         journal = Journal(output, samples, plan, resume=resume)
-        with progress_bar("Training", splits * len(chosen)) as on_progress:
-            runs, failed = run_trials(samples, plan, journal=journal, jobs=jobs or default_jobs(), on_progress=on_progress)
-        comparison = _record(samples, plan, runs, failed, command)
-        _show(comparison, output, as_json=as_json)
+        with progress_bar("Training", splits * len(plan.methods)) as on_progress:
+            runs, failed = run_comparison(samples, plan, journal=journal, jobs=jobs or default_jobs(), on_progress=on_progress)
+        _show(_record(samples, plan, runs, failed, command_line(context)), output, as_json=as_json)
         journal.remove()
 
 
@@ -107,13 +121,13 @@ _BUNDLED = {"name": "Page Blocks", "source": datasets.PAGE_BLOCKS_SOURCE}
 
 
 def default_jobs() -> int:
-    """A process a core that this one may use; each holds the data, so not too many."""
+    """Return the number of cores that this process may use, at most 4: each process holds a copy of the data."""
     return min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def _record(samples: Samples, plan: Plan, runs: tuple[Run, ...], failed: dict[str, str], command: str) -> Comparison:
-    from taskloss.cli.methods import BASELINE, CONTENDER, describe_settings
-    from taskloss.cli.trials import TEST_FRACTION
+    from taskloss.cli.methods import describe_settings
+    from taskloss.cli.splits import TEST_FRACTION
     from taskloss.report import Comparison
 
     notices = tuple(f"{name} is left out: {reason}" for name, reason in failed.items())
@@ -129,8 +143,8 @@ def _record(samples: Samples, plan: Plan, runs: tuple[Run, ...], failed: dict[st
             "Splits": f"{plan.splits}, {1 - TEST_FRACTION:.0%} training and {TEST_FRACTION:.0%} test, "
             + ("whole queries" if samples.groups is not None else "stratified")
             + f"; seeds {plan.seed} to {plan.seed + plan.splits - 1}",
-            "Encoding": "medians and categories of the training samples",
-            **describe_settings(plan.methods[CONTENDER].iterations),
+            "Encoding": "medians and categories come from the training samples",
+            **describe_settings(plan.methods[CONTENDER].settings),
         },
         command=command,
         versions=versions(),

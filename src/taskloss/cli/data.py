@@ -1,4 +1,4 @@
-"""From a file and the options about it to the samples of a command, and the card that describes them."""
+"""The samples of a command: read from a file as the options say, and described for the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from taskloss.tables.svmlight import QUERY, TARGET
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What the command line says about a file."""
+    """A data file, and the options that say how to read it."""
 
     path: Path
     target: str | None = None
@@ -30,28 +30,28 @@ class DataOptions:
     form: str | None = None
     encoding: str | None = None
     name: str = ""
-    """Shown in place of the file's name."""
+    """Name shown instead of the name of the file."""
     source: str = ""
-    """Where the data come from, if it is known."""
+    """Where the data come from; by default the name of the file."""
 
     def read(self) -> Table:
-        """The whole file."""
+        """Read the whole file."""
         if self.form is not None and self.form not in FORMATS:
             raise usage_error(f"--format {self.form!r} is not known; expected one of {', '.join(FORMATS)}")
         return read_table(self.path, form=self.form, encoding=self.encoding, missing=self.missing)
 
     def target_in(self, table: Table) -> str:
-        """The name of the target column."""
+        """Return the name of the target column."""
         if self.target is not None:
             table.column(self.target)
             return self.target
         if TARGET in table.columns:
             return TARGET
         columns = ", ".join(list(table.columns)[:10])
-        raise usage_error(f"--target is missing: which column of {table.source} is to be predicted? It has {columns}")
+        raise usage_error(f"--target is missing: name the column of {table.source} to predict. Its columns are {columns}")
 
     def group_in(self, table: Table) -> str | None:
-        """The name of the column of query ids, if there is one."""
+        """Return the name of the column of query ids, or None if there are no queries."""
         if self.group is not None:
             table.column(self.group)
             return self.group
@@ -60,56 +60,55 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a command: columns, not yet numbers, and their target."""
+    """A table of features that are not encoded yet, and the target."""
 
     table: Table
-    """The features; the columns of numbers are parsed."""
+    """The feature columns; numeric columns are parsed."""
     encoder: TableEncoder
-    """Fitted to all the rows."""
+    """The encoder fitted to all rows."""
     target: np.ndarray
-    """0/1, or grades where there are queries; int64."""
+    """0/1, or grades where there are queries; shape ``(rows,)``, int64."""
     groups: np.ndarray | None
-    """The query of each row, as int64 numbers of no meaning."""
+    """The query of each row, numbered from 0; shape ``(rows,)``, int64. None for two classes."""
     card: DataCard
     target_name: str
     group_name: str | None
     labels: BinaryTarget | None
-    """The two classes; None for queries."""
+    """The labels of the two classes; None for queries."""
 
     def features(self, fitted_on: np.ndarray) -> np.ndarray:
-        """The features of all rows, by an encoder that saw only the rows ``fitted_on``; float32."""
+        """Return the encoded features of all rows, float32; the encoder is fitted to the rows ``fitted_on`` only."""
         return self.encoder.refit(self.table.take(fitted_on)).encode(self.table)
 
 
-def load_samples(options: DataOptions, *, most_rows: int | None = None, seed: int = 0) -> Samples:
-    """Read a file, take its target and its queries, and find out what its other columns are.
+def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int = 0) -> Samples:
+    """Read a file, separate target and queries from the features, and find out which features are numbers or categories.
 
     Args:
-        options: the file.
-        most_rows: of a larger file, take a random sample of this size.
-        seed: of that sample.
+        options: the file and how to read it.
+        max_rows: size of a random sample to take from a larger file; None takes all rows.
+        seed: seed of that sample.
     """
     table = options.read()
     target_name, group_name = options.target_in(table), options.group_in(table)
     if group_name == target_name:
         raise usage_error(f"--target and --group name the same column, {target_name!r}")
-    notices = list(table.notices)
     binary = None
     if group_name is None:
         binary = binary_target(table, target_name, options.positive)
-        target, rows, more = binary.labels, binary.rows, binary.notices
+        target, rows, target_notices = binary.labels, binary.rows, binary.notices
     else:
-        target, rows, more = _relevance(table, target_name, options.positive)
-    notices += more
-    if most_rows is not None and len(rows) > most_rows:
-        chosen = np.sort(np.random.default_rng(seed).choice(len(rows), most_rows, replace=False))
-        notices.append(f"a random sample of {most_rows:,} of {len(rows):,} rows is used (--max-rows)")
+        target, rows, target_notices = _relevance(table, target_name, options.positive)
+    notices = [*table.notices, *target_notices]
+    if max_rows is not None and len(rows) > max_rows:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(rows), max_rows, replace=False))
+        notices.append(f"a random sample of {max_rows:,} of {len(rows):,} rows is used (--max-rows)")
         target, rows = target[chosen], rows[chosen]
     groups = None if group_name is None else _groups(table, group_name, rows)
     table = table if len(rows) == table.rows else table.take(rows)
-    apart = {target_name, group_name, *options.ignore} - {None}
-    features = table.without([name for name in (target_name, *options.ignore, group_name) if name is not None])
-    encoder = TableEncoder.fit(features, categorical=[name for name in options.categorical if name not in apart])
+    not_features = [name for name in (target_name, *options.ignore, group_name) if name is not None]
+    features = table.without(not_features)
+    encoder = TableEncoder.fit(features, categorical=[name for name in options.categorical if name not in not_features])
     table = encoder.parse_numbers(features)
     notices += encoder.notices
     card = DataCard(
@@ -128,6 +127,7 @@ def load_samples(options: DataOptions, *, most_rows: int | None = None, seed: in
 
 
 def _relevance(table: Table, name: str, positive: str | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Return relevance, indices of the rows that have one, and notices: grades, or 0/1 if ``positive`` names a label."""
     if positive is None:
         return graded_target(table, name)
     binary = binary_target(table, name, positive)
@@ -135,6 +135,7 @@ def _relevance(table: Table, name: str, positive: str | None) -> tuple[np.ndarra
 
 
 def _groups(table: Table, name: str, rows: np.ndarray) -> np.ndarray:
+    """Return the queries of the rows, numbered from 0; raise if a row has none."""
     codes = table.categories(name).codes[rows]
     if (codes < 0).any():
         row = int(rows[int(np.argmax(codes < 0))]) + 1
@@ -144,18 +145,18 @@ def _groups(table: Table, name: str, rows: np.ndarray) -> np.ndarray:
 
 
 def _describe(table: Table, encoder: TableEncoder) -> list[Feature]:
+    """Return a description of each feature: range and median of numbers, the most frequent categories."""
     features = []
     for rule in encoder.rules:
         if isinstance(rule, NumericRule):
             values = table.numbers(rule.name)
             known = values[~np.isnan(values)]
-            words = f"{known.min():.6g} to {known.max():.6g}, median {np.median(known):.6g}"
-            features.append(Feature(rule.name, "number", int(np.isnan(values).sum()), words))
+            summary = f"{known.min():.6g} to {known.max():.6g}, median {np.median(known):.6g}"
+            features.append(Feature(rule.name, "number", int(np.isnan(values).sum()), summary))
         else:
             column = table.categories(rule.name)
-            order = np.argsort(-column.counts(), kind="stable")[:6]
-            words = ", ".join(column.labels[place] for place in order)
-            more = len(column.labels) - len(order)
-            words += f" and {more:,} others" if more else ""
-            features.append(Feature(rule.name, "category", int((column.codes < 0).sum()), words))
+            most_frequent = np.argsort(-column.counts(), kind="stable")[:6]
+            others = len(column.labels) - len(most_frequent)
+            summary = ", ".join(column.labels[code] for code in most_frequent) + (f" and {others:,} others" if others else "")
+            features.append(Feature(rule.name, "category", int((column.codes < 0).sum()), summary))
     return features

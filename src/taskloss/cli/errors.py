@@ -8,17 +8,19 @@ from contextlib import contextmanager
 import typer
 
 FAILED = 1
-"""The command could not finish: a file that cannot be written, a package that is not installed."""
+"""The command could not finish: a file cannot be written, a package is not installed, memory ran out."""
 USAGE = 2
 """An option or an argument is wrong."""
 BAD_DATA = 3
-"""A file cannot be used: it is missing or damaged, or its content does not fit; the message names the row and the column."""
+"""A file is missing or damaged, or its content does not fit; the message names the row and the column."""
 INTERRUPTED = 130
-"""Ctrl-C, as shells have it."""
+"""Ctrl-C; the code that shells use."""
+EXIT_CODES = "Exit codes: 0 done, 1 could not finish, 2 wrong option, 3 data that cannot be used, 130 interrupted."
+"""Shown below the help of every command."""
 
 
 class CommandError(Exception):
-    """An end with a message and an exit code."""
+    """An error that ends the command with a message and an exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -26,33 +28,33 @@ class CommandError(Exception):
 
 
 def usage_error(message: str) -> CommandError:
-    """An option that does not fit the others or the data."""
+    """Return the error for an option that is wrong, or does not fit the other options or the data."""
     return CommandError(message, USAGE)
 
 
 @contextmanager
-def messages(on_interrupt: str = "") -> Iterator[None]:
-    """Turn what goes wrong in a command into one message on the error stream and an exit code.
+def exit_on_error(resume_hint: str = "") -> Iterator[None]:
+    """Turn an exception of a command into one message on the error stream and an exit code.
 
-    ``on_interrupt`` tells how to go on after Ctrl-C.
+    ``resume_hint`` is added to the message after Ctrl-C and says how to continue.
     """
     from taskloss.tables import TableError  # loads pyarrow: too slow for --help
 
     try:
         yield
     except CommandError as error:
-        _stop(str(error), error.code)
+        _exit(str(error), error.code)
     except TableError as error:
-        _stop(str(error), BAD_DATA)
+        _exit(str(error), BAD_DATA)
     except KeyboardInterrupt:
-        _stop(f"interrupted. {on_interrupt}".strip(), INTERRUPTED)
+        _exit(f"interrupted. {resume_hint}".strip(), INTERRUPTED)
     except MemoryError:
-        _stop("out of memory; take fewer rows with --max-rows", FAILED)
+        _exit("out of memory; use fewer rows with --max-rows", FAILED)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        _stop(f"{name}{error.strerror or error}", FAILED)
+        _exit(f"{name}{error.strerror or error}", FAILED)
 
 
-def _stop(message: str, code: int) -> None:
+def _exit(message: str, code: int) -> None:
     typer.echo(f"taskloss: {message}", err=True)
     raise typer.Exit(code)

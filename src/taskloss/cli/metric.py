@@ -1,4 +1,4 @@
-"""The metric of a command: its name and settings as text, its value for scores."""
+"""The metric of a command: parsed from its name and settings, labelled for readers, evaluated on scores."""
 
 from __future__ import annotations
 
@@ -14,89 +14,96 @@ from taskloss.direct import DirectLoss
 from taskloss.tasks.registry import registered
 from taskloss.tasks.task import Task
 
-LABELS = {
-    "average_precision": "average precision",
-    "roc_auc": "ROC AUC",
-    "partial_auc": "partial AUC",
-    "f_score": "F-score",
-    "mcc": "MCC (as (1 + MCC) / 2)",
-    "zero_one": "accuracy",
-    "balanced_error": "balanced accuracy",
-    "ndcg": "NDCG",
-    "graded_ndcg": "NDCG",
-    "g_mean": "G-mean",
-    "dice": "Dice",
-    "jaccard": "Jaccard",
-}
-"""Names for readers, where the task's own name with spaces would not do."""
-
-FOR_CLASSES = ("binary", "labels")
-FOR_QUERIES = ("binary", "graded")
-"""Kinds of targets (:attr:`Task.target_kind`) that a classifier and a ranker learn."""
+CLASSIFICATION_KINDS = ("binary", "labels")
+"""Target kinds (:attr:`Task.target_kind`) that a classifier can be trained on."""
+QUERY_KINDS = ("binary", "graded")
+"""Target kinds that a ranker of queries can be trained on."""
+DEFAULT, DEFAULT_FOR_QUERIES = "average_precision", "graded_ndcg"
+NAMED_AFTER_THEIR_LOSS = {"zero_one": "accuracy", "balanced_error": "balanced accuracy", "mcc": "MCC (as (1 + MCC) / 2)"}
+"""Labels of the tasks whose name in words would not describe the value that is shown, one minus the loss."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A registered task with settings."""
+    """A registered task with its settings."""
 
-    name: str
-    """As given: ``recall_at_fpr:fpr=0.01``."""
+    text: str
+    """Name and settings as on the command line: ``recall_at_fpr:fpr=0.01``."""
     task: Task
 
     @property
     def label(self) -> str:
-        """For readers."""
-        name, _, settings = self.name.partition(":")
-        words = LABELS.get(name, name.replace("_", " "))
-        return f"{words} ({settings.replace(',', ', ').replace('=', ' ')})" if settings else words
+        """The name that readers see, with the settings.
+
+        >>> parse_metric("recall_at_fpr:fpr=0.01").label
+        'recall at FPR (fpr 0.01)'
+        """
+        name, _, settings = self.text.partition(":")
+        label = task_label(name, type(self.task))
+        return f"{label} ({settings.replace(',', ', ').replace('=', ' ')})" if settings else label
 
     @property
-    def of_labels(self) -> bool:
-        """Whether it judges decisions (score above a threshold), not an order."""
+    def judges_decisions(self) -> bool:
+        """Whether the metric judges decisions (scores above a threshold) and not an order."""
         return self.task.target_kind == "labels"
 
+    def relevance(self, target: np.ndarray) -> np.ndarray:
+        """Return the target as the metric reads it: the grades, or 0/1 where it knows no grades."""
+        return target if self.task.target_kind == "graded" else (target > 0).astype(np.int64)
+
     def value(self, scores: np.ndarray, target: np.ndarray, groups: np.ndarray | None = None) -> float:
-        """The metric, higher is better; decisions are ``score > 0``."""
+        """Return the metric, higher is better; a score above 0 counts as a positive decision."""
         options = {} if groups is None else {"groups": torch.as_tensor(groups)}
-        relevance = target if self.task.target_kind == "graded" else (target > 0).astype(np.int64)
-        loss = DirectLoss(self.task)(torch.as_tensor(np.asarray(scores, np.float64)), torch.as_tensor(relevance), **options)
-        return 1.0 - float(loss)
+        relevance = torch.as_tensor(self.relevance(target))
+        return 1.0 - float(DirectLoss(self.task)(torch.as_tensor(np.asarray(scores, np.float64)), relevance, **options))
+
+
+def task_label(name: str, cls: type[Task]) -> str:
+    """Return what readers call the metric of a task: the ``label`` of the class, or else the registered name in words.
+
+    A word of the name is upper-case where it is so in the name of the class.
+
+    >>> task_label("roc_auc", registered()["roc_auc"])
+    'ROC AUC'
+    """
+    words = " ".join(word.upper() if word.upper() in cls.__name__ else word for word in name.split("_"))
+    return getattr(cls, "label", NAMED_AFTER_THEIR_LOSS.get(name, words))
 
 
 def parse_metric(text: str | None, *, queries: bool = False) -> Metric:
-    """A metric from its name and settings, checked to suit the data.
+    """Return the metric with this name and these settings; raise if it does not exist or does not suit the data.
 
     >>> parse_metric("precision_at_k:k=20").task
     PrecisionAtK(k=20, on_one_class='skip')
     """
-    text = text if text is not None else "graded_ndcg" if queries else "average_precision"
+    text = text if text is not None else DEFAULT_FOR_QUERIES if queries else DEFAULT
     name, _, settings = text.partition(":")
-    kinds = FOR_QUERIES if queries else FOR_CLASSES
+    kinds = QUERY_KINDS if queries else CLASSIFICATION_KINDS
     suitable = {known: cls for known, cls in registered().items() if cls.target_kind in kinds}
     if name not in suitable:
-        what = "rankings of queries" if queries else "two classes"
-        raise usage_error(f"--metric {name!r} is not known for {what}; expected one of {', '.join(suitable)}")
+        data = "rankings of queries" if queries else "two classes"
+        raise usage_error(f"--metric {name!r} is not known for {data}; expected one of {', '.join(suitable)}")
     try:
-        return Metric(text, suitable[name](**_settings(settings)))
+        return Metric(text, suitable[name](**_parse_settings(settings)))
     except (TypeError, ValueError) as error:
         known = ", ".join(inspect.signature(suitable[name]).parameters)
         raise usage_error(f"--metric {text!r}: {error}. Its settings are {known}") from error
 
 
-def _settings(text: str) -> dict[str, Any]:
+def _parse_settings(text: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"{part!r} is no setting; expected name=value")
-        settings[name.strip()] = _value(value.strip())
+        settings[name.strip()] = _parse_value(value.strip())
     return settings
 
 
-def _value(text: str) -> Any:
-    for kind in (int, float):
+def _parse_value(text: str) -> int | float | str:
+    for number in (int, float):
         try:
-            return kind(text)
+            return number(text)
         except ValueError:
             continue
     return text

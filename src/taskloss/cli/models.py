@@ -1,4 +1,4 @@
-"""A trained model on disk: a folder with the networks (safetensors) and what was done to the table before them (JSON)."""
+"""A trained model on disk: a folder with the networks (safetensors) and the encoder of the table (JSON)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Facts:
-    """What a model must know besides its networks."""
+    """What a model needs to know besides its networks and its encoder."""
 
     metric: str
     method: str
@@ -30,10 +30,11 @@ class Facts:
     positive: str
     """The label of the positive class; empty for queries."""
     negative: tuple[str, ...]
+    """The labels of the negative class; empty for queries."""
     group: str | None
-    """The name of the column of query ids."""
+    """The name of the column of query ids; None for two classes."""
     missing: tuple[str, ...]
-    """Cells that stand for a missing value, besides the usual ones."""
+    """Texts that mark a missing value, besides the usual ones."""
     samples: int
     positives: int
     seed: int
@@ -49,11 +50,11 @@ class Model:
 
     @property
     def metric(self) -> Metric:
-        """What it was trained for."""
+        """The metric that the model was trained for."""
         return parse_metric(self.facts.metric, queries=self.facts.group is not None)
 
     def save(self, folder: Path) -> list[Path]:
-        """Write the two files. The second names the first by its digest, so a pair that does not belong together is noticed."""
+        """Write the two files; the JSON holds a digest of the weights, so that files of different models are noticed."""
         weights = self.estimator.save(folder / WEIGHTS)
         digest = hashlib.sha256(weights.read_bytes()).hexdigest()
         record = {"format": FORMAT, "weights": digest, "facts": asdict(self.facts), "encoder": self.encoder.to_dict()}
@@ -61,7 +62,7 @@ class Model:
 
     @classmethod
     def load(cls, folder: Path) -> Model:
-        """Read a folder that ``taskloss train`` wrote; a CommandError if it is none, or damaged."""
+        """Read a folder that ``taskloss train`` wrote; raise a CommandError if there is no model in it, or a damaged one."""
         path = folder / FACTS
         try:
             content, weights = path.read_bytes(), (folder / WEIGHTS).read_bytes()

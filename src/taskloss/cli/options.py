@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share: one name, one help text."""
+"""Arguments and options that several commands share: each has one declaration and one help text."""
 
 from __future__ import annotations
 
@@ -7,40 +7,72 @@ from typing import Annotated
 
 import typer
 
-MOST_SEED = 2**32 - 1
-"""What scikit-learn and LightGBM take."""
+MAX_SEED = 2**32 - 1
+"""Largest seed that scikit-learn and LightGBM accept."""
+
+TRAINING, READING = "Training", "Reading the file"
+"""Headings in the help text; options without one are listed under "Options"."""
 
 Data = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or svmlight file, plain or gzipped.", show_default=False)]
-Target = Annotated[str | None, typer.Option(help="Column to predict. (svmlight: target)", show_default=False)]
-Positive = Annotated[
-    str | None, typer.Option(help="Label of the positive class, against all others. (default: the rarer one)", show_default=False)
-]
-Group = Annotated[
-    str | None, typer.Option(help="Column of query ids: rank the rows of each query. (svmlight: qid)", show_default=False)
-]
+Target = Annotated[str | None, typer.Option(help="Column to predict.", show_default="in svmlight: target")]
 Metric = Annotated[
     str | None,
     typer.Option(
-        help="Metric to train for and to test, with settings after a colon: recall_at_fpr:fpr=0.01. See taskloss tasks. "
-        "(default: average_precision, with queries graded_ndcg)",
-        show_default=False,
+        help="Metric to train for and to test. Settings follow a colon: recall_at_fpr:fpr=0.01. "
+        "The command taskloss tasks lists the metrics.",
+        show_default="average_precision; with queries graded_ndcg",
     ),
 ]
-Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out. May be given several times.", show_default=False)]
+Positive = Annotated[
+    str | None, typer.Option(help="Label of the positive class; all others are negative.", show_default="the rarer of two labels")
+]
+Group = Annotated[
+    str | None, typer.Option(help="Column of query ids: the rows of each query are ranked.", show_default="in svmlight: qid")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in the same output folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON; messages go to the error stream.")]
+
+Seed = Annotated[
+    int,
+    typer.Option(min=0, max=MAX_SEED, help="Seed of the splits, initial weights and batches.", rich_help_panel=TRAINING),
+]
+Iterations = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Largest number of training steps per network.",
+        show_default="that of the estimator",
+        rich_help_panel=TRAINING,
+    ),
+]
+
+Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out. May be repeated.", rich_help_panel=READING)]
 Categorical = Annotated[
     list[str] | None,
-    typer.Option(help="Column of categories that look like numbers. May be given several times.", show_default=False),
+    typer.Option(help="Column of categories that look like numbers. May be repeated.", rich_help_panel=READING),
 ]
 Missing = Annotated[
     list[str] | None,
     typer.Option(
-        help="Cell that stands for a missing value, besides NA, null, ? and the like. May be repeated.", show_default=False
+        help="Text that marks a missing value, besides NA, null, ? and the like. May be repeated.", rich_help_panel=READING
     ),
 ]
-Form = Annotated[
+Format = Annotated[
     str | None,
-    typer.Option("--format", help="csv, tsv, parquet or svmlight. (default: by name and content)", show_default=False),
+    typer.Option(
+        "--format",
+        help="File format: csv, tsv, parquet or svmlight.",
+        show_default="by name and content",
+        rich_help_panel=READING,
+    ),
 ]
-Encoding = Annotated[str | None, typer.Option(help="Of a text file. (default: utf-8)", show_default=False)]
-Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of splits, initial weights and batches.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON; messages go to the error stream.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of a text file.", show_default="utf-8", rich_help_panel=READING)]
+MaxRows = Annotated[
+    int | None,
+    typer.Option(
+        min=100,
+        help="Use a random sample of this many rows if the file has more.",
+        show_default="compare: 100,000, train: no limit",
+        rich_help_panel=READING,
+    ),
+]

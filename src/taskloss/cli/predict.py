@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
-from taskloss.cli.errors import CommandError, messages, usage_error
+from taskloss.cli.errors import CommandError, exit_on_error, usage_error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,18 +21,27 @@ if TYPE_CHECKING:
     from taskloss.tables import Table
     from taskloss.thresholds import OperatingPoint
 
+REQUIREMENT = "Requirement (with --held-out)"
+
 ModelFolder = Annotated[Path, typer.Argument(help="Folder that taskloss train wrote.", show_default=False)]
-Output = Annotated[Path | None, typer.Option(help="CSV file for the predictions. (default: standard output)", show_default=False)]
+Output = Annotated[Path | None, typer.Option(help="CSV file for the predictions.", show_default="standard output")]
 Threshold = Annotated[
-    float | None, typer.Option(help="Decide positive above this score. (default: the model's own, 0)", show_default=False)
+    float | None, typer.Option(help="Predict positive above this score.", show_default="0, the threshold of the training")
 ]
 HeldOut = Annotated[
     Path | None,
     typer.Option(
-        help="Labelled file that the model has not seen, to choose the threshold for a requirement below.", show_default=False
+        help="Labelled file that the model has not seen; the threshold is chosen on it so that the requirement holds.",
+        rich_help_panel=REQUIREMENT,
     ),
 ]
-Confidence = Annotated[float, typer.Option(help="That the requirement holds for new data.")]
+Precision = Annotated[float | None, typer.Option(help="Smallest precision.", rich_help_panel=REQUIREMENT)]
+Recall = Annotated[float | None, typer.Option(help="Smallest recall.", rich_help_panel=REQUIREMENT)]
+FalsePositiveRate = Annotated[float | None, typer.Option(help="Largest false positive rate.", rich_help_panel=REQUIREMENT)]
+Budget = Annotated[float | None, typer.Option(help="Largest share of alerts.", rich_help_panel=REQUIREMENT)]
+Confidence = Annotated[
+    float, typer.Option(help="Confidence that the requirement holds for new data.", rich_help_panel=REQUIREMENT)
+]
 
 
 def predict(
@@ -41,51 +50,48 @@ def predict(
     output: Output = None,
     threshold: Threshold = None,
     held_out: HeldOut = None,
-    precision: Annotated[float | None, typer.Option(help="Required precision, with --held-out.", show_default=False)] = None,
-    recall: Annotated[float | None, typer.Option(help="Required recall, with --held-out.", show_default=False)] = None,
-    fpr: Annotated[float | None, typer.Option(help="Highest false positive rate, with --held-out.", show_default=False)] = None,
-    budget: Annotated[float | None, typer.Option(help="Highest share of alerts, with --held-out.", show_default=False)] = None,
+    precision: Precision = None,
+    recall: Recall = None,
+    fpr: FalsePositiveRate = None,
+    budget: Budget = None,
     confidence: Confidence = 0.95,
-    form: options.Form = None,
+    form: options.Format = None,
     encoding: options.Encoding = None,
     as_json: options.Json = False,
 ) -> None:
     """Predict the rows of a file with a trained model, as CSV.
 
-    The columns are row, score, probability and prediction; for queries row, query and score.
+    The columns are row, score, probability and prediction; for queries they are row, query and score.
 
-    With --held-out and a requirement, the threshold is chosen on that file so that the requirement holds for new data with the
-    given confidence; if no threshold can promise it, the command says so and ends with exit code 1.
-
-    Exit codes: 0 done, 1 could not finish, 2 wrong option, 3 data that cannot be used, 130 interrupted.
+    If no threshold can guarantee the requirement, the command says why and ends with exit code 1.
     """
-    with messages():
-        wanted = {"precision": precision, "recall": recall, "fpr": fpr, "budget": budget}
-        requirement = _requirement(wanted, threshold, held_out, confidence)
+    with exit_on_error():
+        rates = {"precision": precision, "recall": recall, "fpr": fpr, "budget": budget}
+        requirement = _requirement(rates, threshold, held_out, confidence)
         # scikit-learn and pyarrow take a second to load: too long for --help.
         from taskloss.cli.data import DataOptions
         from taskloss.cli.models import Model
 
         loaded = Model.load(model)
         if loaded.facts.group is not None and (requirement or threshold is not None):
-            raise usage_error("a model of queries ranks, it decides nothing: leave out the threshold and the requirement")
+            raise usage_error("a model of queries ranks and makes no decisions: leave out the threshold and the requirement")
         point = None
         if requirement is not None and held_out is not None:
             point = _operating_point(
                 loaded, DataOptions(held_out, missing=loaded.facts.missing, encoding=encoding), *requirement, confidence
             )
         table = DataOptions(data, missing=loaded.facts.missing, form=form, encoding=encoding).read()
-        cut = point.threshold if point else threshold or 0.0
-        columns = _columns(loaded, table, cut)
-        summary = {"rows": table.rows, **_evaluate(loaded, table, columns["score"], cut), **_describe(point)}
+        chosen = point.threshold if point else threshold or 0.0
+        columns = _columns(loaded, table, chosen)
+        summary = {"rows": table.rows, **_evaluate(loaded, table, columns["score"], chosen), **_describe(point)}
         _write(columns, summary, output, as_json=as_json)
 
 
 def _requirement(
-    wanted: dict[str, float | None], threshold: float | None, held_out: Path | None, confidence: float
+    rates: dict[str, float | None], threshold: float | None, held_out: Path | None, confidence: float
 ) -> tuple[str, float] | None:
-    """The one requirement that was given, if any."""
-    given = [(name, value) for name, value in wanted.items() if value is not None]
+    """Return name and value of the requirement, or None if there is none; raise if the options contradict each other."""
+    given = [(name, value) for name, value in rates.items() if value is not None]
     if len(given) > 1 or (given and threshold is not None):
         raise usage_error("give one of --threshold, --precision, --recall, --fpr and --budget")
     if bool(given) != (held_out is not None):
@@ -96,24 +102,25 @@ def _requirement(
     return given[0] if given else None
 
 
-def _operating_point(model: Model, source: DataOptions, name: str, share: float, confidence: float) -> OperatingPoint:
+def _operating_point(model: Model, source: DataOptions, name: str, rate: float, confidence: float) -> OperatingPoint:
+    """Choose the threshold that meets a requirement on a labelled file; raise if none does."""
     from taskloss import thresholds
 
     table = source.read()
     target, rows = _labels(model, table)
     scores = model.estimator.decision_function(model.encoder.encode(table))[rows]
     if name == "budget":
-        point = thresholds.for_budget(scores, share, target=target, confidence=confidence)
+        point = thresholds.for_budget(scores, rate, target=target, confidence=confidence)
     else:
         choose = {"precision": thresholds.for_precision, "recall": thresholds.for_recall, "fpr": thresholds.for_fpr}[name]
-        point = choose(scores, target, share, confidence=confidence)
+        point = choose(scores, target, rate, confidence=confidence)
     if not point.found:
-        raise CommandError(f"no threshold promises {point.requirement} at {confidence:.0%} confidence: {point.advice}")
+        raise CommandError(f"no threshold guarantees {point.requirement} at {confidence:.0%} confidence: {point.advice}")
     return point
 
 
 def _labels(model: Model, table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """The target of a labelled file, 0/1, and the rows that have one."""
+    """Return the target of a labelled file, 0/1, and the indices of the rows that have one."""
     from taskloss.tables import TableError, binary_target
 
     binary = binary_target(table, model.facts.target, model.facts.positive)
@@ -126,7 +133,7 @@ def _labels(model: Model, table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _columns(model: Model, table: Table, threshold: float) -> dict[str, Any]:
-    """The columns of the result."""
+    """Return the columns of the predictions by name."""
     import numpy as np
 
     features = model.encoder.encode(table)
@@ -142,7 +149,7 @@ def _columns(model: Model, table: Table, threshold: float) -> dict[str, Any]:
 
 
 def _evaluate(model: Model, table: Table, scores: np.ndarray, threshold: float) -> dict[str, Any]:
-    """The metric, if the file has the target."""
+    """Return the metric on these rows, or nothing if the file has no target that the model knows."""
     from taskloss.tables import TableError
 
     if model.facts.group is not None or model.facts.target not in table.columns:
@@ -151,11 +158,12 @@ def _evaluate(model: Model, table: Table, scores: np.ndarray, threshold: float) 
         target, rows = _labels(model, table)
     except TableError:
         return {}
-    shift = threshold if model.metric.of_labels else 0.0
+    shift = threshold if model.metric.judges_decisions else 0.0
     return {"metric": model.facts.metric, "value": model.metric.value(scores[rows] - shift, target)}
 
 
 def _describe(point: OperatingPoint | None) -> dict[str, Any]:
+    """Return the entry of the summary about the operating point, if there is one."""
     if point is None:
         return {}
     return {
@@ -169,6 +177,7 @@ def _describe(point: OperatingPoint | None) -> dict[str, Any]:
 
 
 def _write(columns: dict[str, Any], summary: dict[str, Any], output: Path | None, *, as_json: bool) -> None:
+    """Write the predictions to ``output`` or standard output, and the summary to the error stream or into the JSON."""
     from taskloss._storage import replace_file
 
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""A bar on the error stream; silent where that is no terminal."""
+"""A progress bar on the error stream; it is silent if that is no terminal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 
 @contextmanager
-def progress_bar(what: str, total: float) -> Iterator[Callable[[float, str], None]]:
-    """Yields a function of how much is done and of what is being done."""
+def progress_bar(description: str, total: float) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar while the block runs; yield a function that sets the amount done and the description."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -22,5 +22,5 @@ def progress_bar(what: str, total: float) -> Iterator[Callable[[float, str], Non
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done, now: progress.update(task, completed=done, description=now)
+        task = progress.add_task(description, total=total)
+        yield lambda done, current: progress.update(task, completed=done, description=current)

@@ -1,29 +1,39 @@
-"""What one needs to get the same again: the command, and the versions."""
+"""Where results come from: the command line that made them, and the versions of the packages."""
 
 from __future__ import annotations
 
 import platform
 import shlex
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+
+import typer
 
 import taskloss
 
+NOT_RECORDED = frozenset({"output", "resume", "jobs", "as_json"})
+"""Parameters that do not change the results."""
 
-def command_line(name: str, data: Path | None, given: Mapping[str, object]) -> str:
-    """What to type to get the same again: the options that were given."""
-    words = ["taskloss", name, *([str(data)] if data else [])]
-    for option, value in given.items():
-        values = value if isinstance(value, list) else [value]
-        for one in values:
-            if one is not None:
-                words += [option, str(one)]
+
+def command_line(context: typer.Context) -> str:
+    """Return the command that gives the same results: every argument and option that has a value, except ``NOT_RECORDED``."""
+    words = ["taskloss", context.command.name or ""]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if value is None or parameter.name in NOT_RECORDED:
+            continue
+        for item in value if isinstance(value, list | tuple) else [value]:
+            words += [str(item)] if parameter.param_type_name == "argument" else [parameter.opts[0], str(item)]
     return shlex.join(words)
 
 
+def resume_hint(context: typer.Context) -> str:
+    """Return the advice after an interruption: the command that continues in the same output folder."""
+    output = shlex.quote(str(context.params["output"]))
+    return f"To continue: {command_line(context)} --output {output} --resume"
+
+
 def versions() -> dict[str, str]:
-    """What the figures were made with."""
+    """Return the versions of taskloss, Python and the installed packages that influence the results."""
     found = {"taskloss": taskloss.__version__, "Python": platform.python_version()}
     for name in ("torch", "numpy", "scikit-learn", "lightgbm"):
         try:

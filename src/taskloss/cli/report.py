@@ -1,4 +1,4 @@
-"""``taskloss report``: make the page again from the records of a comparison."""
+"""``taskloss report``: write the HTML page of a comparison again from its records."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from taskloss.cli.errors import BAD_DATA, CommandError, messages
+from taskloss.cli.errors import BAD_DATA, CommandError, exit_on_error
 
 Source = Annotated[Path, typer.Argument(help="A results.json, or the folder that holds it.", show_default=False)]
-Output = Annotated[Path | None, typer.Option(help="Folder for the report. (default: the one of the results)", show_default=False)]
+Output = Annotated[Path | None, typer.Option(help="Folder for the report.", show_default="the folder of the results")]
 
 
 def report(source: Source, output: Output = None) -> None:
-    """Write the HTML page of a comparison from its results.json. Trains nothing."""
+    """Write the HTML page of a comparison from its results.json; nothing is trained."""
     from taskloss.report import read_results, write_report
     from taskloss.report.files import RESULTS
 
-    with messages():
+    with exit_on_error():
         path = source / RESULTS if source.is_dir() else source
         try:
             comparison = read_results(path)

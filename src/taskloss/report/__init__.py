@@ -1,4 +1,7 @@
-"""From records to a table's figures and one HTML page; never trains."""
+"""The report of a comparison: records, statistics, charts and one HTML page; nothing here trains.
+
+It may import ``taskloss._storage``, numpy, scipy and jinja2, and nothing else of taskloss.
+"""
 
 from taskloss.report.curves import describe_curves, describe_thresholds, precision_at_positives, thin_curve
 from taskloss.report.files import as_json, read_results, write_report

@@ -1,4 +1,4 @@
-"""The charts of a comparison."""
+"""The charts of a comparison, as inline SVG."""
 
 from __future__ import annotations
 
@@ -8,134 +8,142 @@ import numpy as np
 from markupsafe import Markup
 
 from taskloss.report.curves import FALSE_POSITIVE_RATES
-from taskloss.report.records import Comparison, Curves, Run
+from taskloss.report.records import Comparison, Curves, Run, Thresholds
 from taskloss.report.summary import as_percent, as_points, summarize
 from taskloss.report.svg import Axis, Chart, unit_axis
 
 
 def _curves(comparison: Comparison, method: str) -> list[Curves]:
+    """Return the curves of all runs of a method that have some."""
     return [run.curves for run in comparison.runs_of(method) if run.curves is not None]
 
 
-def _add_band(chart: Chart, x: np.ndarray, curves: np.ndarray, place: int) -> None:
-    """The mean over the splits, and one standard deviation to either side."""
-    mean, spread = curves.mean(axis=0), curves.std(axis=0, ddof=1)
-    chart.band(x, mean - spread, mean + spread, f"band s{place}")
-    chart.line(x, mean, f"line s{place}")
+def _add_band(chart: Chart, x: np.ndarray, curves: np.ndarray, series: int) -> None:
+    """Draw the mean over the splits as a line, and a band of one standard deviation around it.
+
+    ``curves`` has one row per split; ``series`` is the index of the method, which sets the colour.
+    """
+    mean, deviation = curves.mean(axis=0), curves.std(axis=0, ddof=1)
+    chart.band(x, mean - deviation, mean + deviation, f"band s{series}")
+    chart.line(x, mean, f"line s{series}")
 
 
 def precision_recall(comparison: Comparison) -> Markup:
-    """Precision over recall, as steps: the area under the mean curve is the mean average precision."""
+    """Draw precision over recall as steps: the area under the mean curve is the mean average precision."""
     chart = Chart(
-        unit_axis("recall"), unit_axis("precision"), "Precision over recall on the test samples, a curve for each method"
+        unit_axis("recall"), unit_axis("precision"), "Precision over recall on the test samples, one curve for each method"
     )
     share = comparison.data.positives / comparison.data.samples
     chart.line([0, 1], [share, share], "chance")
-    for place, method in enumerate(comparison.methods):
+    for series, method in enumerate(comparison.methods):
         curves = np.array([curve.precision for curve in _curves(comparison, method)])
         steps = np.repeat(curves, 2, axis=1)
         recall = np.repeat(np.arange(curves.shape[1] + 1) / curves.shape[1], 2)[1:-1]
-        _add_band(chart, recall, steps, place)
+        _add_band(chart, recall, steps, series)
     return chart.render()
 
 
 def roc(comparison: Comparison) -> Markup:
-    """The share of positives found over the share of negatives flagged."""
+    """Draw the ROC curves: recall over false positive rate."""
     chart = Chart(unit_axis("false positive rate"), unit_axis("recall"), "ROC curves on the test samples, one for each method")
     chart.line([0, 1], [0, 1], "chance")
-    for place, method in enumerate(comparison.methods):
+    for series, method in enumerate(comparison.methods):
         curves = np.array([curve.recall for curve in _curves(comparison, method)])
-        _add_band(chart, np.array(FALSE_POSITIVE_RATES), curves, place)
+        _add_band(chart, np.array(FALSE_POSITIVE_RATES), curves, series)
     return chart.render()
 
 
 def splits(comparison: Comparison) -> Markup:
-    """The test metric of every run: a column of dots for each split."""
+    """Draw the test metric of every run: one column of dots per split."""
     seeds = comparison.seeds()
     values = [run.value for run in comparison.runs]
-    ticks = tuple(float(place) for place in range(1, len(seeds) + 1, -(-len(seeds) // 12)))
+    ticks = tuple(float(split) for split in range(1, len(seeds) + 1, -(-len(seeds) // 12)))
     chart = Chart(
         Axis(0.5, len(seeds) + 0.5, "split", ticks),
         Axis.around(values, comparison.metric),
         "The test metric of each method by split",
     )
-    for place, method in enumerate(comparison.methods):
-        offset = (place - (len(comparison.methods) - 1) / 2) * min(0.12, 0.7 / len(comparison.methods))
-        for column, run in enumerate(comparison.runs_of(method), 1):
-            note = f"{method}, split {column}: {as_percent(run.value)}"
-            chart.dot(column + offset, run.value, f"dot s{place}", note)
+    for series, method in enumerate(comparison.methods):
+        offset = (series - (len(comparison.methods) - 1) / 2) * min(0.12, 0.7 / len(comparison.methods))
+        for split, run in enumerate(comparison.runs_of(method), 1):
+            note = f"{method}, split {split}: {as_percent(run.value)}"
+            chart.dot(split + offset, run.value, f"dot s{series}", note)
     return chart.render()
 
 
 def differences(comparison: Comparison) -> Markup:
-    """Each method less the baseline, in points: small dots the splits, a large one their mean, a bar its interval."""
+    """Draw the differences of each method to the baseline: a small dot per split, a large dot and a bar for mean and interval."""
     contrasts = summarize(comparison).contrasts
-    reach = [100 * value for contrast in contrasts.values() for value in (*contrast.differences, *contrast.interval)]
+    points = [100 * value for contrast in contrasts.values() for value in (*contrast.differences, *contrast.interval)]
     chart = Chart(
-        Axis.around([0.0, *reach], f"points against {comparison.baseline}"),
+        Axis.around([0.0, *points], f"points against {comparison.baseline}"),
         Axis(0.0, float(len(contrasts)), ""),
         f"Differences of each method to {comparison.baseline}, with intervals",
     )
     chart.line([0, 0], [0, len(contrasts)], "zero")
-    for place, method in enumerate(comparison.methods):
+    for series, method in enumerate(comparison.methods):
         if method not in contrasts:
             continue
         row = len(contrasts) - list(contrasts).index(method) - 0.6
         contrast = contrasts[method]
-        chart.text(chart.x.low, row + 0.25, method, f"name s{place}")
-        chart.line([100 * value for value in contrast.interval], [row, row], f"line s{place}")
+        chart.text(chart.x.low, row + 0.25, method, f"name s{series}")
+        chart.line([100 * value for value in contrast.interval], [row, row], f"line s{series}")
         for value in contrast.differences:
-            chart.dot(100 * value, row - 0.16, f"dot small faint s{place}", as_points(value))
-        chart.dot(100 * contrast.mean, row, f"dot s{place}", f"{method}: {as_points(contrast.mean)}")
+            chart.dot(100 * value, row - 0.16, f"dot small faint s{series}", as_points(value))
+        chart.dot(100 * contrast.mean, row, f"dot s{series}", f"{method}: {as_points(contrast.mean)}")
     return chart.render()
 
 
 def learning(comparison: Comparison) -> Markup:
-    """The exact metric on the validation samples while training: thin one split, thick their mean where most still run."""
+    """Draw the validation metric over the steps: a thin line for each split, a thick one for their mean."""
     runs = [run for run in comparison.runs if len(run.steps) > 1]
     longest = max((run.steps[-1] for run in runs), default=1)
-    starts = [value for run in runs for value in run.learning]
-    low = float(np.quantile(starts, 0.05)) if starts else 0.0
+    values = [value for run in runs for value in run.learning]
+    # The first steps of some runs are far below the rest and would flatten it.
+    low = float(np.quantile(values, 0.05)) if values else 0.0
     chart = Chart(
         Axis.around([0, longest], "step"),
-        Axis.around([low, max(starts, default=1.0)], f"validation {comparison.metric}"),
-        "The validation metric over the steps of the training",
+        Axis.around([low, max(values, default=1.0)], f"validation {comparison.metric}"),
+        "The validation metric over the training steps",
     )
-    for place, method in enumerate(comparison.methods):
-        own = [run for run in comparison.runs_of(method) if len(run.steps) > 1]
-        for run in own:
-            chart.line(run.steps, run.learning, f"thin s{place}")
-        if own:
-            steps, mean = mean_learning(own)
-            chart.line(steps, mean, f"line s{place}")
+    for series, method in enumerate(comparison.methods):
+        of_method = [run for run in comparison.runs_of(method) if len(run.steps) > 1]
+        for run in of_method:
+            chart.line(run.steps, run.learning, f"thin s{series}")
+        if of_method:
+            steps, mean = mean_learning(of_method)
+            chart.line(steps, mean, f"line s{series}")
     return chart.render()
 
 
 def mean_learning(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
-    """The mean learning curve, as far as at least half of the runs went; runs that stopped earlier keep their last value."""
+    """Return steps and values of the mean learning curve, up to the median number of steps.
+
+    Runs that stopped earlier keep their last value.
+    """
     end = int(np.median([run.steps[-1] for run in runs]))
     steps = np.unique(np.linspace(1, end, min(end, 150)).round())
     return steps, np.mean([np.interp(steps, run.steps, run.learning) for run in runs], axis=0)
 
 
 def calibration(comparison: Comparison) -> Markup | None:
-    """Observed over predicted frequency, bins of equal size pooled over the splits; None if no method predicts probabilities."""
+    """Draw observed over predicted frequency, pooled over the splits; return None if no method predicts probabilities."""
     chart = Chart(unit_axis("predicted probability"), unit_axis("observed frequency"), "Observed over predicted frequency")
     chart.line([0, 1], [0, 1], "chance")
-    any_bins = False
-    for place, method in enumerate(comparison.methods):
+    drawn = False
+    for series, method in enumerate(comparison.methods):
         bins = pooled_bins(_curves(comparison, method))
         if len(bins):
-            any_bins = True
-            chart.line(bins[:, 0], bins[:, 1], f"line s{place}")
+            drawn = True
+            chart.line(bins[:, 0], bins[:, 1], f"line s{series}")
             for predicted, observed, samples in bins:
                 note = f"{method}: predicted {predicted:.3f}, observed {observed:.3f} in {samples:,.0f} samples"
-                chart.dot(predicted, observed, f"dot small s{place}", note)
-    return chart.render() if any_bins else None
+                chart.dot(predicted, observed, f"dot small s{series}", note)
+    return chart.render() if drawn else None
 
 
 def pooled_bins(curves: Sequence[Curves]) -> np.ndarray:
-    """Bins of all the splits put together by their order: predicted, observed, samples; without those that are empty."""
+    """Pool the i-th bins of all the splits; return rows of predicted, observed and samples, without the empty bins."""
     filled = [
         [(part.predicted, part.observed, part.samples) for part in curve.calibration] for curve in curves if curve.calibration
     ]
@@ -147,11 +155,8 @@ def pooled_bins(curves: Sequence[Curves]) -> np.ndarray:
     return np.column_stack([predicted, observed, samples])[samples > 0]
 
 
-def histogram(run: Run) -> Markup:
-    """Scores of the two classes on the test samples of a split; each class adds up to 1."""
-    counts = run.thresholds
-    if counts is None:
-        raise ValueError(f"the run of {run.method} with seed {run.seed} has no thresholds")
+def histogram(method: str, counts: Thresholds) -> Markup:
+    """Draw the scores of the two classes on the test samples of a run; the bars of each class add up to 1."""
     positive = np.array(counts.positive_scores) / max(counts.positives, 1)
     negative = np.array(counts.negative_scores) / max(counts.negatives, 1)
     # The square root keeps a few samples visible beside a full bin.
@@ -160,8 +165,8 @@ def histogram(run: Run) -> Markup:
     inside = tuple(tick for tick in span.ticks if counts.edges[0] <= tick <= counts.edges[-1])
     chart = Chart(
         Axis(counts.edges[0], counts.edges[-1], "score", inside),
-        Axis(0.0, top, "share (root scale)"),
-        f"Histogram of the scores of {run.method}: positives and negatives",
+        Axis(0.0, top, "share (square-root scale)"),
+        f"Histogram of the scores of {method}: positives and negatives",
         height=220,
     )
     for low, high, share_negative, share_positive in zip(counts.edges, counts.edges[1:], negative, positive, strict=False):

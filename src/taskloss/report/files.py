@@ -1,4 +1,4 @@
-"""Writing a report to a folder, and reading its records back."""
+"""Files of a report: write the page and the records, and read the records back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE, RESULTS = "index.html", "results.json"
 
 
 def as_json(comparison: Comparison) -> str:
-    """The records and their summary, as ``results.json`` holds them: one line a run, the rest indented."""
+    """Return the text of ``results.json``, the records and their summary: one line per run, the rest indented."""
     record = {"format": FORMAT, **asdict(comparison), "summary": asdict(summarize(comparison))}
     runs = [json.dumps(run, allow_nan=False) for run in record.pop("runs")]
     head = json.dumps(record, indent=1, allow_nan=False)
@@ -27,25 +27,25 @@ def as_json(comparison: Comparison) -> str:
 
 
 def write_report(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write the page and the records to ``folder``; the page comes first in the list of their paths."""
+    """Write the page and the records to ``folder``; return their paths, the page first."""
     contents = {PAGE: render_page(comparison).encode(), RESULTS: as_json(comparison).encode()}
     folder.mkdir(parents=True, exist_ok=True)
     return [replace_file(folder / name, content) for name, content in contents.items()]
 
 
 def read_results(path: Path) -> Comparison:
-    """The records in a ``results.json``.
+    """Read the records in a ``results.json``.
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if it is no such file; the message names the place.
+        ValueError: if it is no such file; the message names the damaged entry.
     """
     try:
         record = json.loads(path.read_bytes())
-    except ValueError as error:  # no JSON, or no text at all
-        raise ValueError(f"{path} is no JSON: {error}") from error
+    except ValueError as error:  # neither JSON nor text
+        raise ValueError(f"{path} is not JSON: {error}") from error
     except RecursionError as error:
-        raise ValueError(f"{path} is nested too deeply for results of taskloss") from error
+        raise ValueError(f"{path} is nested too deeply to be results of taskloss") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"{path} holds no results that this version reads (format {FORMAT}); run taskloss compare again")
     try:
@@ -57,14 +57,14 @@ def read_results(path: Path) -> Comparison:
 
 
 def restore(kind: Any, value: Any, where: str) -> Any:
-    """A value of the type ``kind`` from its JSON; ``where`` names it in errors."""
+    """Convert parsed JSON to the type ``kind``, a dataclass for example; ``where`` names the entry in errors."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
         return None if value is None else restore(arguments[0], value, where)
     if dataclasses.is_dataclass(kind):
         return _restore_record(kind, value, where)
     if origin is tuple and isinstance(value, list):
-        return tuple(restore(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(value))
+        return tuple(restore(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
         return {key: restore(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     accepted = (int, float) if kind is float else kind

@@ -3,14 +3,14 @@
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
 
-  // Theme: what the system prefers, until the reader chooses. A page opened as a file may not store the choice.
+  // Theme: follow the system until the reader chooses. A page opened as a file may not be allowed to store the choice.
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const current = () => root.dataset.theme || (dark.matches ? "dark" : "light");
   const store = { get: () => { try { return localStorage.getItem("taskloss-theme"); } catch { return null; } },
-                  set: (value) => { try { localStorage.setItem("taskloss-theme", value); } catch { /* not kept */ } } };
+                  set: (value) => { try { localStorage.setItem("taskloss-theme", value); } catch { /* not allowed */ } } };
   const label = () => { byId("theme").textContent = current() === "dark" ? "Light" : "Dark"; };
-  const kept = store.get();
-  if (kept === "dark" || kept === "light") root.dataset.theme = kept;
+  const stored = store.get();
+  if (stored === "dark" || stored === "light") root.dataset.theme = stored;
   byId("theme").hidden = false;
   byId("theme").addEventListener("click", () => {
     root.dataset.theme = current() === "dark" ? "light" : "dark";
@@ -29,7 +29,7 @@
     });
   }
 
-  // Threshold: the counts at each step of the slider come with the page; the rest follows from them.
+  // Threshold: the page holds the counts at each step of the slider; everything else is computed from them.
   const methods = JSON.parse(byId("thresholds").textContent);
   if (!methods.length) return;
   const slider = byId("slider"), choice = byId("method");
@@ -50,10 +50,10 @@
   };
 
   const show = () => {
-    const method = methods[choice.selectedIndex], place = Number(slider.value);
-    const tp = method.tp[place], fp = method.fp[place];
+    const method = methods[choice.selectedIndex], step = Number(slider.value);
+    const tp = method.tp[step], fp = method.fp[step];
     const fn = method.positives - tp, tn = method.negatives - fp, all = method.positives + method.negatives;
-    const value = method.values[place];
+    const value = method.values[step];
     byId("threshold").textContent = value.toPrecision(4);
     byId("flagged").textContent = `${count(tp + fp)} of ${count(all)} flagged (${percent(tp + fp, all)})`;
     byId("precision").textContent = percent(tp, tp + fp);
@@ -71,8 +71,8 @@
     slider.max = String(method.values.length - 1);
     slider.value = String(method.start);
     byId("origin").textContent = method.chosen
-      ? "It starts at the threshold that the method chose on held-out samples."
-      : "It starts where the F-score of these test samples is highest.";
+      ? "The slider starts at the threshold that the method chose on held-out samples."
+      : "The slider starts where the F-score of these test samples is highest.";
     show();
   };
 

@@ -1,4 +1,4 @@
-"""The HTML page: one file that needs nothing else, neither a network nor a second file."""
+"""The HTML page of a report: a single file that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskloss.report import figures
-from taskloss.report.records import Comparison, Run, Thresholds
+from taskloss.report.records import Comparison, Thresholds
 from taskloss.report.rows import other_rows, split_rows, summary_rows
 from taskloss.report.summary import CONFIDENCE, as_percent, as_points, summarize
 
 
 def render_page(comparison: Comparison) -> str:
-    """The whole page as text. Whatever comes from the data is escaped."""
+    """Return the whole page as text; everything that comes from the data is escaped."""
     loader = PackageLoader("taskloss", "report")
     environment = Environment(
         loader=loader,
@@ -28,7 +28,8 @@ def render_page(comparison: Comparison) -> str:
     )
     environment.filters.update(percent=as_percent, points=as_points)
     other_names, others = other_rows(comparison)
-    shown = [run for run in _first_runs(comparison) if run.thresholds is not None]
+    first_runs = [comparison.runs_of(method)[0] for method in comparison.methods]
+    explored = [(run, run.thresholds) for run in first_runs if run.thresholds is not None]
     return environment.get_template("template.html.j2").render(
         comparison=comparison,
         data=comparison.data,
@@ -39,25 +40,21 @@ def render_page(comparison: Comparison) -> str:
         other_names=other_names,
         other_rows=others,
         charts=_charts(comparison),
-        histograms=[(run.method, figures.histogram(run)) for run in shown],
-        explorer=[_explorer(run.method, run.thresholds) for run in shown if run.thresholds is not None],
+        histograms=[(run.method, figures.histogram(run.method, counts)) for run, counts in explored],
+        explorer=[_explorer(run.method, counts) for run, counts in explored],
         style=_asset("page.css"),
         script=_asset("page.js"),
     )
 
 
-def _first_runs(comparison: Comparison) -> list[Run]:
-    return [comparison.runs_of(method)[0] for method in comparison.methods]
-
-
 def _charts(comparison: Comparison) -> list[tuple[str, Markup, str]]:
-    """Heading, picture and caption of each chart that the records have the figures for."""
+    """Return heading, picture and caption of each chart that the records have values for."""
     charts = []
-    spread = "Line: mean over the splits. Band: one standard deviation."
+    lines = "Line: mean over the splits. Band: one standard deviation. Dotted: a random order."
     if all(run.curves is not None for run in comparison.runs):
         charts += [
-            ("Precision and recall", figures.precision_recall(comparison), f"{spread} Dotted: a random order."),
-            ("ROC", figures.roc(comparison), f"{spread} Dotted: a random order."),
+            ("Precision and recall", figures.precision_recall(comparison), lines),
+            ("ROC", figures.roc(comparison), lines),
         ]
     charts.append(
         ("Every split", figures.splits(comparison), f"Test {comparison.metric} of every run. All methods get the same splits.")
@@ -66,7 +63,7 @@ def _charts(comparison: Comparison) -> list[tuple[str, Markup, str]]:
         (
             f"Differences to {comparison.baseline}",
             figures.differences(comparison),
-            f"Large dot and bar: mean and {CONFIDENCE:.0%} interval. Small dots: the splits.",
+            f"Large dot and bar: mean and {CONFIDENCE:.0%} interval. Small dots: single splits.",
         )
     )
     if any(len(run.steps) > 1 for run in comparison.runs):
@@ -74,15 +71,13 @@ def _charts(comparison: Comparison) -> list[tuple[str, Markup, str]]:
         charts.append(("Learning curves", figures.learning(comparison), caption))
     picture = figures.calibration(comparison)
     if picture is not None:
-        caption = (
-            "Ten bins of test samples, each predicted to hold equally many positives; pooled over the splits. Dotted: perfect."
-        )
+        caption = "Ten bins of test samples with the same expected number of positives, pooled over the splits. Dotted: perfect."
         charts.append(("Calibration", picture, caption))
     return charts
 
 
 def _explorer(method: str, counts: Thresholds) -> dict[str, Any]:
-    """What the page's script needs to follow the slider."""
+    """Return what the script of the page needs to follow the threshold slider."""
     hits, alarms = np.array(counts.true_positives), np.array(counts.false_positives)
     if counts.chosen is not None:
         start = max(0, int((np.array(counts.values) > counts.chosen).sum()) - 1)
@@ -103,5 +98,5 @@ def _explorer(method: str, counts: Thresholds) -> dict[str, Any]:
 
 
 def _asset(name: str) -> Markup:
-    """A file of ours that stands in the page as it is."""
+    """Return a style sheet or script of this package, to be put into the page unescaped."""
     return Markup(resources.files("taskloss.report").joinpath(name).read_text("utf-8"))

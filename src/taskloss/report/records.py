@@ -1,16 +1,16 @@
-"""What a comparison leaves behind: plain records, which the page, the table and ``results.json`` are all made from."""
+"""The records of a comparison: plain dataclasses from which the page, the table and ``results.json`` are made."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 FORMAT = 2
-"""Of ``results.json``; files of another one are refused."""
+"""Version of the format of ``results.json``; files of another version are refused."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Test samples of similar predicted probability."""
+    """A bin of test samples with similar predicted probability."""
 
     predicted: float
     """Mean probability of the positive class."""
@@ -21,38 +21,42 @@ class Bin:
 
 @dataclass(frozen=True)
 class Curves:
-    """How one network ranks its test samples."""
+    """The curves of one run on its test samples."""
 
     precision: tuple[float, ...]
-    """At the recalls 1/R, 2/R, ..., 1, with R the number of positives, at most :data:`~taskloss.report.curves.MOST_POINTS`."""
+    """Precision at the recalls 1/R, 2/R, ..., 1; R is the number of positives or ``MAX_POINTS``, whichever is smaller."""
     recall: tuple[float, ...]
-    """At the false positive rates :data:`~taskloss.report.curves.FALSE_POSITIVE_RATES`."""
+    """Recall at the false positive rates :data:`~taskloss.report.curves.FALSE_POSITIVE_RATES`."""
     calibration: tuple[Bin, ...]
-    """Of the predicted probabilities, in bins of equally many expected positives; empty if the method predicts none."""
+    """Bins with the same expected number of positives; empty if the method predicts no probabilities."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What each of some thresholds would flag among the test samples of a split, from the highest threshold down."""
+    """Confusion counts of the test samples of a split at several thresholds, and a histogram of the scores.
+
+    The first three tuples have one entry per threshold, from the highest threshold down.
+    """
 
     values: tuple[float, ...]
-    """A sample is flagged if its score is at or above the threshold."""
+    """The thresholds; a sample is flagged if its score is at or above the threshold."""
     true_positives: tuple[int, ...]
     false_positives: tuple[int, ...]
     positives: int
     negatives: int
     chosen: float | None
-    """The threshold that the method chose on held-out samples, if it chose one: what is above it is flagged."""
+    """The threshold that the method chose on held-out samples, above which samples are flagged; None if it chose none."""
     edges: tuple[float, ...]
-    """Edges of the histogram's bins, rising."""
+    """Edges of the bins of the histogram, ascending."""
     positive_scores: tuple[int, ...]
-    """Positives in each bin."""
+    """Number of positives in each bin."""
     negative_scores: tuple[int, ...]
+    """Number of negatives in each bin."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One model, trained by one method on the split of one seed, and how well it does on the test samples."""
+    """A model trained by one method on the split of one seed, and its results on the test samples."""
 
     method: str
     seed: int
@@ -61,16 +65,16 @@ class Run:
     others: dict[str, float]
     """Other metrics on the test samples, by name."""
     steps: tuple[int, ...]
-    """Some of the steps of the training, counted from 1."""
+    """The training steps of the learning curve, counted from 1; a long training keeps only some."""
     learning: tuple[float, ...]
     """The metric on the validation samples after these steps."""
     best_step: int
     """The step whose weights were kept."""
     seconds: float
     curves: Curves | None = None
-    """None where there is no single list of samples: queries and their documents."""
+    """None for queries, where the samples are not one list."""
     thresholds: Thresholds | None = None
-    """Kept for the first split only."""
+    """Only for the first split; None for queries."""
 
 
 @dataclass(frozen=True)
@@ -81,58 +85,60 @@ class Feature:
     kind: str
     """``"number"`` or ``"category"``."""
     missing: int
-    """Rows without a value."""
+    """Number of rows without a value."""
     values: str
-    """What the values are, in a few words."""
+    """Description of the values in a few words."""
 
 
 @dataclass(frozen=True)
 class DataCard:
-    """What the samples are."""
+    """A description of the samples."""
 
     name: str
-    """Of the file or the data set."""
+    """Name of the file or the data set."""
     source: str
-    """Where they come from, licence included, as far as known."""
+    """Where the samples come from, with the licence as far as it is known."""
     samples: int
     positives: int
     target: str
     """The name of the target column."""
     positive: str
-    """What a positive sample is: its label."""
+    """The label of positive samples."""
     features: tuple[Feature, ...]
     notices: tuple[str, ...]
-    """What was left out or changed on the way from the file to the features."""
+    """Messages about what was left out or changed between the file and the features."""
     groups: int = 0
-    """Queries, if the samples are documents of queries."""
+    """Number of queries, if the samples are documents of queries."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of several methods over the same splits, and what one needs to know to judge and to repeat them."""
+    """Runs of several methods on the same splits, and what is needed to judge and to repeat them."""
 
     metric: str
-    """The name of the metric that was trained for and tested, as a reader knows it."""
+    """The label of the metric that was trained for and tested."""
     data: DataCard
     test_fraction: float
-    """Share of the samples that no method sees before the end."""
+    """Share of the samples that only the test uses."""
     methods: dict[str, str]
-    """What each method is, by name, in the order of the table."""
+    """The descriptions of the methods by label, in the order of the table."""
     baseline: str
+    """The label of the method that all others are compared with."""
     contender: str
+    """The label of the method that the verdict is about."""
     runs: tuple[Run, ...]
     settings: dict[str, str]
-    """What was done, in words: name of the setting, its value."""
+    """The settings in words, by name."""
     command: str
-    """What to type to get the same again."""
+    """The command line that gives the same results."""
     versions: dict[str, str]
 
     def runs_of(self, method: str) -> tuple[Run, ...]:
-        """The runs of one method, by seed."""
+        """Return the runs of one method, sorted by seed."""
         return tuple(sorted((run for run in self.runs if run.method == method), key=lambda run: run.seed))
 
     def seeds(self) -> list[int]:
-        """The seeds, which must be the same two or more for every method."""
+        """Return the seeds; raise unless every method has the same two or more."""
         seeds = [run.seed for run in self.runs_of(self.baseline)]
         for method in self.methods:
             if len(seeds) < 2 or seeds != [run.seed for run in self.runs_of(method)]:

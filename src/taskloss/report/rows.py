@@ -1,4 +1,4 @@
-"""The lines of the tables, as the page and the terminal show them."""
+"""The rows of the result tables as text, for the page and the terminal."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from taskloss.report.summary import as_p, as_percent, as_points, summarize
 
 
 class Row(NamedTuple):
-    """A method, and how it did over all the splits."""
+    """The results of a method over all the splits."""
 
     method: str
     mean: str
-    spread: str
+    deviation: str
+    """Standard deviation over the splits."""
     difference: str
-    """To the baseline."""
+    """Mean difference to the baseline, in percentage points."""
     interval: str
     p_value: str
     ahead: str
+    """Number of splits on which the method is ahead of the baseline."""
 
 
 def summary_rows(comparison: Comparison) -> list[Row]:
-    """One row a method; the baseline, which is not compared to itself, has empty cells."""
+    """Return one row per method; the baseline is not compared with itself and has empty cells."""
     summary = summarize(comparison)
     rows = []
     for method in comparison.methods:
@@ -41,13 +43,13 @@ def summary_rows(comparison: Comparison) -> list[Row]:
 
 
 def split_rows(comparison: Comparison) -> list[list[str]]:
-    """One row a split: its number, and the metric of each method."""
+    """Return one row per split: its number and the metric of each method."""
     columns = [[as_percent(run.value) for run in comparison.runs_of(method)] for method in comparison.methods]
-    return [[str(place), *cells] for place, cells in enumerate(zip(*columns, strict=True), 1)]
+    return [[str(split), *cells] for split, cells in enumerate(zip(*columns, strict=True), 1)]
 
 
 def other_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Means of the other metrics: their names, and a row a method, with the seconds of a run at the end."""
+    """Return the names of the other metrics, and one row per method: their means and the mean seconds per run."""
     names = list(dict.fromkeys(name for run in comparison.runs for name in run.others))
     rows = []
     for method in comparison.methods:

@@ -1,4 +1,4 @@
-"""The figures under the table, and whether direct training helped: computed from the runs, told in plain sentences."""
+"""The statistics of a comparison, and the verdict in plain sentences."""
 
 from __future__ import annotations
 
@@ -15,41 +15,43 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Contrast:
-    """A method against the baseline, split by split; in the unit of the metric."""
+    """The paired differences of a method to the baseline, in the unit of the metric."""
 
     differences: tuple[float, ...]
-    """Method minus baseline."""
+    """Method minus baseline, one value per split."""
     mean: float
     spread: float
     """Standard deviation over the splits."""
     interval: tuple[float, float]
     """Confidence interval of the mean."""
     p_value: float
-    """Of the corrected resampled t-test, two-sided."""
+    """Two-sided p-value of the corrected resampled t-test."""
     adjusted_p: float
-    """The same after Holm's correction for the number of methods that are tested against the baseline."""
+    """The p-value after Holm's correction for the number of methods tested against the baseline."""
     wins: int
-    """Splits on which the method is strictly ahead."""
+    """Number of splits on which the method is strictly ahead."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All in the unit of the metric, [0, 1]."""
+    """The statistics of a comparison; values are in the unit of the metric, [0, 1]."""
 
     means: dict[str, float]
+    """Mean over the splits, by method."""
     spreads: dict[str, float]
     """Standard deviation over the splits, by method."""
     contrasts: dict[str, Contrast]
-    """Every other method against the baseline."""
+    """Every other method compared with the baseline."""
     outcome: str
-    """``"helps"``, ``"hurts"`` or ``"unclear"``: the contender against the baseline."""
+    """Whether the contender is better than the baseline: ``"helps"``, ``"hurts"`` or ``"unclear"``."""
     verdict: str
+    """The outcome as a sentence with its figures."""
     remark: str
-    """What else the table says: which method has the highest mean."""
+    """A sentence about the method with the highest mean."""
 
 
 def summarize(comparison: Comparison) -> Summary:
-    """Means, spreads, paired tests and the verdict."""
+    """Compute means, standard deviations, paired tests and the verdict."""
     seeds = comparison.seeds()
     scores = {method: np.array([run.value for run in comparison.runs_of(method)]) for method in comparison.methods}
     overlap = comparison.test_fraction / (1 - comparison.test_fraction)
@@ -74,37 +76,37 @@ def summarize(comparison: Comparison) -> Summary:
 
 
 def _contrast(differences: np.ndarray, overlap: float) -> Contrast:
-    """The corrected resampled t-test (Nadeau and Bengio, *Inference for the generalization error*, 2003).
+    """Apply the corrected resampled t-test (Nadeau and Bengio, *Inference for the generalization error*, 2003).
 
-    The splits of different seeds share most of their samples, so their differences are alike, and the plain paired t-test is far
-    too sure. The correction adds the ratio of test to training samples to the ``1/n`` that the variance is multiplied with:
-    ``t = mean / (spread * sqrt(1/n + test/training))``, with ``n - 1`` degrees of freedom.
+    The splits of different seeds share most of their samples, so their differences are correlated, and the plain paired t-test
+    is far too confident. The correction adds the ratio of test to training samples, ``overlap``, to the factor ``1/n`` of the
+    variance: ``t = mean / (std * sqrt(1/n + test/training))``, with ``n - 1`` degrees of freedom.
     """
     n = len(differences)
     mean, spread = float(differences.mean()), float(differences.std(ddof=1))
     error = spread * sqrt(1 / n + overlap)
-    reach = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    half_width = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
     p_value = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
     wins = int((differences > 0).sum())
-    return Contrast(tuple(differences.tolist()), mean, spread, (mean - reach, mean + reach), p_value, p_value, wins)
+    return Contrast(tuple(differences.tolist()), mean, spread, (mean - half_width, mean + half_width), p_value, p_value, wins)
 
 
 def holm(p_values: list[float]) -> list[float]:
-    """P-values corrected for their number (Holm 1979): the smallest times k, the next times k - 1, never falling.
+    """Correct k p-values for their number (Holm 1979): the smallest times k, the next times k - 1, never decreasing.
 
     >>> holm([0.01, 0.5, 0.03])
     [0.03, 0.5, 0.06]
     """
     adjusted = [0.0] * len(p_values)
     highest = 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, p_values[index] * (len(p_values) - place)))
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, p_values[index] * (len(p_values) - rank)))
         adjusted[index] = highest
     return adjusted
 
 
 def _verdict(comparison: Comparison, means: dict[str, float], main: Contrast, outcome: str, splits: int) -> str:
-    """A winner is named only when the interval leaves out zero."""
+    """Return the verdict as a sentence; it names a winner only if the interval excludes zero."""
     finding = {
         "helps": "Direct training helps on this data",
         "hurts": "Direct training does not help on this data, it does worse",
@@ -119,6 +121,7 @@ def _verdict(comparison: Comparison, means: dict[str, float], main: Contrast, ou
 
 
 def _remark(comparison: Comparison, means: dict[str, float], contrasts: dict[str, Contrast]) -> str:
+    """Return a sentence about the method with the highest mean."""
     best = max(means, key=means.__getitem__)
     if best == comparison.contender:
         return f"No other method has a higher mean than {best}."
@@ -133,7 +136,7 @@ def _remark(comparison: Comparison, means: dict[str, float], contrasts: dict[str
 
 
 def as_percent(value: float) -> str:
-    """A metric in [0, 1] as tables show it.
+    """Format a metric in [0, 1] as a percentage.
 
     >>> as_percent(0.93456)
     '93.46'
@@ -142,7 +145,7 @@ def as_percent(value: float) -> str:
 
 
 def as_points(difference: float) -> str:
-    """A difference of two metrics in percentage points, its sign always shown.
+    """Format a difference of two metrics in percentage points, always with its sign.
 
     >>> as_points(0.0123), as_points(-0.000001)
     ('+1.23', '+0.00')
@@ -151,7 +154,7 @@ def as_points(difference: float) -> str:
 
 
 def as_p(value: float) -> str:
-    """A p-value.
+    """Format a p-value.
 
     >>> as_p(0.0432), as_p(1e-9)
     ('0.043', '<0.001')

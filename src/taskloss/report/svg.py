@@ -1,4 +1,4 @@
-"""Small charts as inline SVG. Colours come from the page's style sheet by class, so one picture serves both themes."""
+"""Small charts as inline SVG; the style sheet of the page colours them by class, so that one picture suits both themes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 18, 12, 46
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values, its ticks and its name."""
+    """An axis: the range of its values, its label and its ticks."""
 
     low: float
     high: float
@@ -24,7 +24,7 @@ class Axis:
 
     @staticmethod
     def around(values: Iterable[float], label: str) -> Axis:
-        """An axis with round ticks that holds all the values.
+        """Return an axis with round ticks that contains all the values.
 
         >>> Axis.around([0.62, 0.91], "metric").ticks
         (0.6, 0.7, 0.8, 0.9, 1.0)
@@ -36,28 +36,28 @@ class Axis:
         step = 10 ** floor(log10((high - low) / 3))
         step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 5)
         first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-        ticks = tuple(round(step * place, 10) for place in range(first, last + 1))
+        ticks = tuple(round(step * multiple, 10) for multiple in range(first, last + 1))
         return Axis(ticks[0], ticks[-1], label, ticks)
 
 
 def unit_axis(label: str) -> Axis:
-    """From 0 to 1."""
+    """Return an axis from 0 to 1."""
     return Axis(0.0, 1.0, label, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
 
 
 @dataclass
 class Chart:
-    """A picture under construction: shapes are added in the order in which they are painted."""
+    """A chart under construction; shapes are painted in the order in which they are added."""
 
     x: Axis
     y: Axis
     title: str
-    """For those who do not see it."""
+    """Description for screen readers."""
     height: int = HEIGHT
     shapes: list[Markup] = field(default_factory=list)
 
-    def place(self, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> list[tuple[float, float]]:
-        """Values to positions in the picture, kept within the axes."""
+    def to_pixels(self, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> list[tuple[float, float]]:
+        """Convert values to coordinates in the picture, clipped to the axes."""
         across = (np.clip(np.asarray(x, float), self.x.low, self.x.high) - self.x.low) / (self.x.high - self.x.low)
         up = (np.clip(np.asarray(y, float), self.y.low, self.y.high) - self.y.low) / (self.y.high - self.y.low)
         left = LEFT + across * (WIDTH - LEFT - RIGHT)
@@ -65,30 +65,30 @@ class Chart:
         return [(round(float(a), 1), round(float(b), 1)) for a, b in zip(left, top, strict=True)]
 
     def line(self, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, style: str) -> None:
-        """A line through the points."""
-        self._path(self.place(x, y), style)
+        """Draw a line through the points."""
+        self._path(self.to_pixels(x, y), style)
 
     def band(
         self, x: Sequence[float] | np.ndarray, low: Sequence[float] | np.ndarray, high: Sequence[float] | np.ndarray, style: str
     ) -> None:
-        """The area between two lines."""
-        self._path([*self.place(x, low), *reversed(self.place(x, high))], style, close=True)
+        """Fill the area between two lines."""
+        self._path([*self.to_pixels(x, low), *reversed(self.to_pixels(x, high))], style, close=True)
 
     def dot(self, x: float, y: float, style: str, note: str = "") -> None:
-        """A point; the note shows when it is pointed at."""
-        ((left, top),) = self.place([x], [y])
+        """Draw a point; the note appears when the mouse is over it."""
+        ((left, top),) = self.to_pixels([x], [y])
         self.shapes.append(
             Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>{}</title></circle>').format(style, left, top, note)
         )
 
-    def text(self, x: float, y: float, words: str, style: str) -> None:
-        """Words that begin at a point."""
-        ((left, top),) = self.place([x], [y])
-        self.shapes.append(Markup('<text class="{}" x="{}" y="{}">{}</text>').format(style, left, top, words))
+    def text(self, x: float, y: float, content: str, style: str) -> None:
+        """Write text that begins at a point."""
+        ((left, top),) = self.to_pixels([x], [y])
+        self.shapes.append(Markup('<text class="{}" x="{}" y="{}">{}</text>').format(style, left, top, content))
 
     def bar(self, low: float, high: float, value: float, style: str) -> None:
-        """A bar from the lower edge up to a value."""
-        (left, top), (right, bottom) = self.place([low, high], [value, self.y.low])
+        """Draw a bar from the x axis up to a value, ``low`` to ``high`` wide."""
+        (left, top), (right, bottom) = self.to_pixels([low, high], [value, self.y.low])
         self.shapes.append(
             Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(
                 style, left, top, round(max(right - left - 0.6, 0.4), 1), round(bottom - top, 1)
@@ -100,17 +100,17 @@ class Chart:
         self.shapes.append(Markup('<path class="{}" d="M{}{}"/>').format(style, steps, "Z" if close else ""))
 
     def render(self) -> Markup:
-        """The whole picture."""
+        """Return the whole picture."""
         frame = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>')
         return frame.format(WIDTH, self.height, self.title, self._grid(), Markup("").join(self.shapes), self._labels())
 
     def _grid(self) -> Markup:
         lines = []
         bottom, right = self.height - BOTTOM, WIDTH - RIGHT
-        for tick, (_, top) in zip(self.y.ticks, self.place([self.x.low] * len(self.y.ticks), self.y.ticks), strict=True):
+        for tick, (_, top) in zip(self.y.ticks, self.to_pixels([self.x.low] * len(self.y.ticks), self.y.ticks), strict=True):
             lines.append(Markup('<path class="grid" d="M{} {}H{}"/>').format(LEFT, top, right))
             lines.append(Markup('<text class="tick y" x="{}" y="{}">{}</text>').format(LEFT - 8, top + 4, _tick(tick)))
-        for tick, (left, _) in zip(self.x.ticks, self.place(self.x.ticks, [self.y.low] * len(self.x.ticks)), strict=True):
+        for tick, (left, _) in zip(self.x.ticks, self.to_pixels(self.x.ticks, [self.y.low] * len(self.x.ticks)), strict=True):
             lines.append(Markup('<text class="tick x" x="{}" y="{}">{}</text>').format(left, bottom + 18, _tick(tick)))
         lines.append(Markup('<path class="axis" d="M{} {}H{}"/>').format(LEFT, bottom, right))
         return Markup("").join(lines)

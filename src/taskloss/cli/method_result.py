@@ -1,0 +1,31 @@
+"""What every training method returns, whatever kind of model it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from taskloss.cli.metric import Metric
+from taskloss.cli.splits import Subset
+
+
+class MethodResult(NamedTuple):
+    """The predictions of a trained model for the n test samples, and the course of its training."""
+
+    scores: np.ndarray
+    """Shape ``(n,)``."""
+    probabilities: np.ndarray | None
+    """Probability of the positive class, shape ``(n,)``; None if the method predicts none."""
+    threshold: float | None
+    """Decision threshold chosen on held-out samples: a score above it is positive. None for queries."""
+    validation_metric: Sequence[float]
+    """The metric on the validation samples after each step."""
+    best_step: int
+    """The step whose weights were kept, counted from 1."""
+
+    def value(self, metric: Metric, test: Subset) -> float:
+        """Return a metric on the test samples; a metric of decisions uses the threshold."""
+        scores = self.scores - (self.threshold or 0.0) if metric.judges_decisions else self.scores
+        return metric.value(scores, test.target, test.groups)

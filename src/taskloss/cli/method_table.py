@@ -1,0 +1,49 @@
+"""The training methods of the command line: names, labels and descriptions.
+
+This module imports nothing that loads slowly, so that ``--help`` can list the methods.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BASELINE, CONTENDER = "cross-entropy", "direct"
+"""Labels of the two methods that the verdict of a comparison is about; every comparison has them."""
+BOOSTING_ROUNDS, BOOSTING_PATIENCE, BOOSTING_WARM_UP = 500, 50, 50
+"""Most trees, trees without improvement before stopping, and trees before the direct gradient begins."""
+
+
+class MethodInfo(NamedTuple):
+    """What a reader sees of a method."""
+
+    label: str
+    """Its name in tables and charts."""
+    description: str
+
+
+NETWORK_METHODS = {
+    "cross_entropy": MethodInfo(
+        BASELINE, "binary cross-entropy of the scores (graded relevance counts as relevant or not), the same network and budget"
+    ),
+    "direct": MethodInfo(CONTENDER, "direct loss minimization of the metric, positive update (away from worse answers)"),
+    "direct_negative": MethodInfo(
+        "direct negative", "direct loss minimization of the metric, negative update (toward better answers)"
+    ),
+    "hinge": MethodInfo("hinge", "structured hinge loss of the metric, margin-rescaled"),
+    "lp": MethodInfo("linear program", "the metric as a linear program in the scores"),
+}
+"""Methods that train networks, by their names in :data:`taskloss.estimators.LOSSES_BY_METHOD`, in the order of the table."""
+
+LIGHTGBM, DIRECT_LIGHTGBM = "lightgbm", "direct_lightgbm"
+BOOSTING_METHODS = {
+    LIGHTGBM: MethodInfo(
+        "LightGBM",
+        f"gradient boosting of decision trees by LightGBM: log loss (LambdaRank for queries), up to {BOOSTING_ROUNDS} trees of "
+        f"31 leaves, learning rate 0.05, stopped after {BOOSTING_PATIENCE} trees without a better validation metric",
+    ),
+    DIRECT_LIGHTGBM: MethodInfo(
+        "direct LightGBM", f"the same with the direct gradient of the metric after the first {BOOSTING_WARM_UP} trees"
+    ),
+}
+"""Methods that train trees; they need LightGBM."""
+ALL_METHODS = NETWORK_METHODS | BOOSTING_METHODS

@@ -1,0 +1,160 @@
+"""The runs of a comparison: every method trained and tested on every split, one after another or in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+
+import torch
+
+from taskloss.cli.data import Samples
+from taskloss.cli.errors import BAD_DATA, CommandError
+from taskloss.cli.journal import Journal
+from taskloss.cli.method_table import BASELINE, CONTENDER
+from taskloss.cli.methods import Plan
+from taskloss.cli.metric import parse_metric
+from taskloss.cli.splits import Subset, split_samples
+from taskloss.report import Run, describe_curves, describe_thresholds, thin_curve
+
+OTHER_METRICS = ("average_precision", "roc_auc", "f_score")
+OTHER_METRICS_OF_QUERIES = ("ndcg", "average_precision")
+"""Metrics that every run is tested on, besides the one it is trained for."""
+
+RunOrReason = tuple[str, Run | str]
+"""The label of a method, and its run or the reason why it failed."""
+
+
+def run_comparison(
+    samples: Samples, plan: Plan, *, journal: Journal, jobs: int, on_progress: Callable[[float, str], None]
+) -> tuple[tuple[Run, ...], dict[str, str]]:
+    """Train and test every method on every split; return the runs, and the reasons of the methods that failed.
+
+    A method that cannot be trained on these data (its inference would take too much memory, for example) is left out. It is an
+    error if baseline or contender fail.
+
+    Args:
+        samples: the data.
+        plan: what to compare.
+        journal: finished runs, those of an interrupted comparison included; new ones are added.
+        jobs: number of processes; the results do not depend on it.
+        on_progress: called with the number of finished runs (plus the fraction of the one at work, if there is only one
+            process) and a description of the current work.
+    """
+    todo = [
+        (method, seed)
+        for seed in range(plan.seed, plan.seed + plan.splits)
+        for method in plan.methods
+        if journal.find(method, seed) is None
+    ]
+    on_progress(len(journal), "Training")
+    failed: dict[str, str] = {}
+    if jobs == 1 or len(todo) < 2:
+        # Runs of a method that has failed are skipped; the generator reads ``failed`` as it goes.
+        remaining = (run for run in todo if run[0] not in failed)
+        results = _run_here(samples, plan, remaining, lambda share, now: on_progress(len(journal) + share, now))
+    else:
+        results = _run_in_processes(samples, plan, todo, min(jobs, len(todo)))
+    for method, result in results:
+        if isinstance(result, Run):
+            journal.add(result)
+        elif method in (BASELINE, CONTENDER):
+            raise CommandError(f"{method} cannot be trained on these data: {result}", BAD_DATA)
+        else:
+            failed[method] = result
+        on_progress(len(journal), "Training")
+    seeds = range(plan.seed, plan.seed + plan.splits)
+    runs = [journal.find(method, seed) for seed in seeds for method in plan.methods if method not in failed]
+    return tuple(run for run in runs if run is not None), failed
+
+
+def _run_here(
+    samples: Samples, plan: Plan, todo: Iterable[tuple[str, int]], on_progress: Callable[[float, str], None]
+) -> Iterator[RunOrReason]:
+    """Yield the runs, one after another in this process."""
+    split: tuple[int, tuple[Subset, Subset]] | None = None
+    for method, seed in todo:
+        if split is None or split[0] != seed:
+            split = (seed, split_samples(samples, seed))
+        description = f"{method}, split {seed - plan.seed + 1} of {plan.splits}"
+        on_progress(0.0, description)
+        # mypy infers no type for a lambda with a default.
+        yield train_and_test(method, plan, split[1], seed, lambda share, now=description: on_progress(share, now))  # type: ignore[misc]
+
+
+def _run_in_processes(samples: Samples, plan: Plan, todo: list[tuple[str, int]], jobs: int) -> Iterator[RunOrReason]:
+    """Yield the runs of ``jobs`` processes as they finish."""
+    # Spawned, not forked: a fork of a process with threads (torch, Arrow) may hang.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
+        try:
+            futures = [pool.submit(_split_train_and_test, method, plan, samples, seed) for method, seed in todo]
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _split_train_and_test(method: str, plan: Plan, samples: Samples, seed: int) -> RunOrReason:
+    return train_and_test(method, plan, split_samples(samples, seed), seed, lambda share: None)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Make this worker ignore Ctrl-C, which the parent handles, and exit if the parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def train_and_test(
+    method: str, plan: Plan, split: tuple[Subset, Subset], seed: int, on_progress: Callable[[float], None]
+) -> RunOrReason:
+    """Train a method on one split and return the record of its test."""
+    training, test = split
+    start = time.perf_counter()
+    try:
+        with single_thread():
+            result = plan.methods[method].fit(training, test, plan.metric, seed, on_progress)
+    except (ValueError, MemoryError) as error:
+        return method, str(error) or "out of memory"
+    seconds = time.perf_counter() - start
+    queries = test.groups is not None
+    steps, learning = thin_curve(result.validation_metric)
+    others = [parse_metric(name, queries=queries) for name in (OTHER_METRICS_OF_QUERIES if queries else OTHER_METRICS)]
+    with_thresholds = not queries and seed == plan.seed
+    return method, Run(
+        method=method,
+        seed=seed,
+        value=result.value(plan.metric, test),
+        others={metric.label: result.value(metric, test) for metric in others},
+        steps=steps,
+        learning=learning,
+        best_step=result.best_step,
+        seconds=round(seconds, 3),
+        curves=None if queries else describe_curves(result.scores, test.target, result.probabilities),
+        thresholds=describe_thresholds(result.scores, test.target, result.threshold) if with_thresholds else None,
+    )
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Run the block with one torch thread: results do not depend on the number of cores, and small networks train faster."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
