@@ -34,9 +34,7 @@ def import_modules() -> int:
     """Import every module of the package and return their number."""
     import taskloss
 
-    names = [
-        module.name for module in pkgutil.walk_packages(taskloss.__path__, "taskloss.") if not module.name.endswith("__main__")
-    ]
+    names = [module.name for module in pkgutil.walk_packages(taskloss.__path__, "taskloss.")]
     for name in names:
         importlib.import_module(name)
     return len(names)
