@@ -6,12 +6,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
+EMPTY := .venv-wheel
 SETUP := pyproject.toml constraints.txt
+TESTS ?=
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-oldest lint format bench wheel clean
 
-help:  ## what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 $(VENV)/user: $(SETUP)
 	$(PYTHON) -m venv $(VENV)
@@ -23,13 +26,24 @@ $(VENV)/dev: $(SETUP)
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/user  ## direct average precision against cross-entropy and others on a bundled data set
+demo: $(VENV)/user  ## compare direct average precision with cross-entropy and others on a bundled data set
 	$(BIN)/taskloss compare
 
-test: $(VENV)/dev  ## the whole test suite
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+test: $(VENV)/dev  ## run the whole test suite (TESTS="paths" for a part of it)
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(TESTS)
 
-lint: $(VENV)/dev  ## style and types
+# numba keeps compiled code beside the sources; another version of numba would throw it away, so it gets a folder of its own.
+$(OLDEST)/test: export PIP_CONSTRAINT := $(CURDIR)/constraints-oldest.txt
+$(OLDEST)/test: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --editable '.[test]'
+	@touch $@
+
+test-oldest: export NUMBA_CACHE_DIR := $(CURDIR)/$(OLDEST)/numba
+test-oldest: $(OLDEST)/test  ## run the tests with the oldest supported versions of the dependencies
+	$(OLDEST)/bin/python -m pytest --numprocesses 2 --dist worksteal $(TESTS)
+
+lint: $(VENV)/dev  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -38,17 +52,25 @@ format: $(VENV)/dev  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# qpth asks for numpy below 2 but works with 2, so it comes without what it asks for.
+# qpth asks for numpy below 2 but works with 2, so it is installed without its requirements.
 $(VENV)/peers: $(VENV)/dev
 	$(BIN)/pip install --quiet --editable '.[dev,peers]'
 	$(BIN)/pip install --quiet --no-deps qpth
 	@touch $@
 
-bench: $(VENV)/peers  ## speed and memory, as ratios measured side by side in one run
+bench: $(VENV)/peers  ## measure speed and memory, as ratios side by side in one run
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.lp
 	$(BIN)/python -m benchmarks.lp_losses_speed
 
-clean:  ## remove the environment and all caches
-	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist
+# The check runs isolated (-I) and from another folder, so that it sees the installed package and not the sources.
+wheel:  ## build the wheel, install it into an empty environment and try what is in it
+	rm -rf dist $(EMPTY)
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/pip install --quiet "$$(echo dist/taskloss-*.whl)[cli,estimators]"
+	cd $(EMPTY) && bin/python -I ../.ci/check_wheel.py
+
+clean:  ## remove the environments and all caches
+	rm -rf $(VENV) $(OLDEST) $(EMPTY) .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

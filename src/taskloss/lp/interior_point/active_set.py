@@ -29,8 +29,9 @@ from taskloss.lp.interior_point.termination import largest_violation, optimality
 POLISH_REGULARIZATION = 1e-10
 GRADIENT_REGULARIZATION = 1e-7
 """Larger than that of the polish: dependent rows get rounding divided by it, and here nothing checks the result."""
-POLISH_ROUNDS = 2
-POLISH_REFINEMENTS = 3
+POLISH_ROUNDS = 8
+"""Corrections of x, and of the multipliers, at most; each halves the residual at least, or is the last."""
+PROBE_REFINEMENTS = 3
 GRADIENT_REFINEMENTS = 10
 ROUNDING = 1e-15
 """Residual of an equation that needs no correction."""
@@ -149,14 +150,16 @@ def _polish_primal(program, kkt, x, workspace):
     for column in range(n):
         moved[column] = workspace.bound[m + column] if workspace.active[m + column] else x[column]
         workspace.rhs_x[column] = 0.0
+    residual_before = np.inf
     for _ in range(POLISH_ROUNDS):
         write_activity(program, moved, workspace.activity)
         for row in range(m):
             workspace.rhs_y[row] = workspace.bound[row] - workspace.activity[row] if workspace.active[row] else 0.0
-        if largest_magnitude(workspace.rhs_y) <= ROUNDING:
+        residual = largest_magnitude(workspace.rhs_y)
+        if residual <= ROUNDING or not residual <= 0.5 * residual_before:
             break
-        rhs = workspace.rhs_x, workspace.rhs_y
-        solve_kkt(program.sparsity, kkt, *rhs, workspace.dx, workspace.dy, FULL_ACCURACY, POLISH_REFINEMENTS)
+        residual_before = residual
+        solve_kkt(program.sparsity, kkt, workspace.rhs_x, workspace.rhs_y, workspace.dx, workspace.dy, np.inf, 0)
         for column in range(n):
             if not workspace.active[m + column]:
                 moved[column] += workspace.dx[column]
@@ -172,20 +175,22 @@ def _polish_dual(program, kkt, x, multipliers, workspace):
     m = len(workspace.rhs_y)
     gradient, moved = workspace.rhs_x, workspace.multipliers
     write_stationarity(program, x, multipliers, gradient)
-    residual = largest_magnitude(gradient)
+    residual_given = largest_magnitude(gradient)
     for row in range(m):
         moved[row] = multipliers[row]
         workspace.rhs_y[row] = 0.0
     for column in range(n):
         moved[m + column] = 0.0
+    residual_before = np.inf
     for _ in range(POLISH_ROUNDS):
         write_stationarity(program, x, moved, gradient)
         for column in range(n):
             gradient[column] = 0.0 if workspace.active[m + column] else -gradient[column]
-        if largest_magnitude(gradient) <= ROUNDING:
+        residual = largest_magnitude(gradient)
+        if residual <= ROUNDING or not residual <= 0.5 * residual_before:
             break
-        rhs = gradient, workspace.rhs_y
-        solve_kkt(program.sparsity, kkt, *rhs, workspace.dx, workspace.dy, FULL_ACCURACY, POLISH_REFINEMENTS)
+        residual_before = residual
+        solve_kkt(program.sparsity, kkt, gradient, workspace.rhs_y, workspace.dx, workspace.dy, np.inf, 0)
         for row in range(m):
             if workspace.active[row]:
                 moved[row] += workspace.dy[row]
@@ -194,7 +199,7 @@ def _polish_dual(program, kkt, x, multipliers, workspace):
         if workspace.active[m + column]:
             moved[m + column] = -gradient[column]
             gradient[column] = 0.0
-    if _signs_allowed(program, multipliers, moved) and _no_worse(residual, largest_magnitude(gradient), moved):
+    if _signs_allowed(program, multipliers, moved) and _no_worse(residual_given, largest_magnitude(gradient), moved):
         multipliers[:] = moved
 
 
@@ -229,7 +234,7 @@ def _is_unique(sparsity, kkt, workspace):
     for row in range(m):
         workspace.rhs_y[row] = 0.0
     rhs = workspace.rhs_x, workspace.rhs_y
-    solve_kkt(sparsity, kkt, *rhs, workspace.dx, workspace.dy, 1e-8, POLISH_REFINEMENTS)
+    solve_kkt(sparsity, kkt, *rhs, workspace.dx, workspace.dy, 1e-8, PROBE_REFINEMENTS)
     for column in range(len(workspace.dx)):
         if workspace.active[m + column]:
             workspace.dx[column] = 0.0

@@ -270,27 +270,25 @@ def _solve_direction(program, kkt, workspace, relaxation, residual_tolerance, di
     n = len(direction.x)
     m = len(direction.y)
     size = m + n
+    for k in range(2 * size):
+        # Until the end this holds what each bound contributes to e.
+        direction.z[k] = (complementarity[k] - variables.z[k] * residuals.slack[k]) * scaling.inverse_s[k]
     for i in range(size):
-        above = (complementarity[size + i] - variables.z[size + i] * residuals.slack[size + i]) * scaling.inverse_s[size + i]
-        below = (complementarity[i] - variables.z[i] * residuals.slack[i]) * scaling.inverse_s[i]
-        terms[i] = above - below
+        terms[i] = direction.z[size + i] - direction.z[i]
+    # Both terms of rhs_x are zero for fixed variables, and inverse_theta is zero for equations.
     for column in range(n):
-        fixed = bounds.equality[m + column] > 0.0
-        workspace.rhs_x[column] = 0.0 if fixed else -residuals.stationarity[column] - terms[m + column]
+        workspace.rhs_x[column] = -residuals.stationarity[column] - terms[m + column]
     for row in range(m):
-        if bounds.equality[row] > 0.0:
-            workspace.rhs_y[row] = bounds.value[row] - residuals.activity[row]
-        else:
-            workspace.rhs_y[row] = -terms[row] * scaling.inverse_theta[row]
+        residual = bounds.equality[row] * (bounds.value[row] - residuals.activity[row])
+        workspace.rhs_y[row] = residual - terms[row] * scaling.inverse_theta[row]
     rhs = workspace.rhs_x, workspace.rhs_y
     error = solve_kkt(program.sparsity, kkt, *rhs, direction.x, direction.y, residual_tolerance, MAX_REFINEMENTS)
     write_activity(program, direction.x, change)
     for row in range(m):
         # The change of a row follows from its dual where theta is large and from x where it is small: each is accurate there.
-        if scaling.theta[row] < 1.0:
-            change[row] -= relaxation * direction.y[row]
-        else:
-            change[row] = (direction.y[row] - terms[row]) * scaling.inverse_theta[row]
+        by_x = change[row] - relaxation * direction.y[row]
+        by_dual = (direction.y[row] - terms[row]) * scaling.inverse_theta[row]
+        change[row] = by_x if scaling.theta[row] < 1.0 else by_dual
     for i in range(size):
         direction.s[i] = residuals.slack[i] + bounds.present[i] * change[i]
     for i in range(size):
@@ -370,25 +368,21 @@ def _push_inside(bounds, activity, multipliers, variables):
     size = len(activity)
     violation = 0.0
     wrong_sign = 0.0
-    for k in range(2 * size):
-        i = k % size
-        opposite = (k + size) % (2 * size)
-        sign = 1.0 if k < size else -1.0
-        if bounds.present[k] > 0.0:
-            violation = max(violation, sign * (bounds.value[k] - activity[i]))
-            if bounds.present[opposite] == 0.0:
-                wrong_sign = max(wrong_sign, sign * multipliers[i])
+    for own, opposite, sign in ((0, size, 1.0), (size, 0, -1.0)):
+        for i in range(size):
+            if bounds.present[own + i] > 0.0:
+                violation = max(violation, sign * (bounds.value[own + i] - activity[i]))
+                if bounds.present[opposite + i] == 0.0:
+                    wrong_sign = max(wrong_sign, sign * multipliers[i])
     primal_shift = max(1.5 * violation, 1e-2)
     dual_shift = max(1.5 * wrong_sign, 1e-2)
-    for k in range(2 * size):
-        i = k % size
-        opposite = (k + size) % (2 * size)
-        sign = 1.0 if k < size else -1.0
-        variables.s[k] = 1.0
-        variables.z[k] = 1.0
-        if bounds.present[k] > 0.0:
-            slack = max(sign * (activity[i] - bounds.value[k]), 0.0) + primal_shift
-            if bounds.present[opposite] > 0.0:
-                slack = min(slack, sign * (bounds.value[opposite] - bounds.value[k]))
-            variables.s[k] = slack
-            variables.z[k] = max(-sign * multipliers[i], 0.0) + dual_shift
+    for own, opposite, sign in ((0, size, 1.0), (size, 0, -1.0)):
+        for i in range(size):
+            variables.s[own + i] = 1.0
+            variables.z[own + i] = 1.0
+            if bounds.present[own + i] > 0.0:
+                slack = max(sign * (activity[i] - bounds.value[own + i]), 0.0) + primal_shift
+                if bounds.present[opposite + i] > 0.0:
+                    slack = min(slack, sign * (bounds.value[opposite + i] - bounds.value[own + i]))
+                variables.s[own + i] = slack
+                variables.z[own + i] = max(-sign * multipliers[i], 0.0) + dual_shift
