@@ -54,7 +54,7 @@ def test_counts_are_the_tables_where_the_optimum_is_unique(block, kind):
 
 
 def falls_of_the_first_row(s, t, metric_weight, block):
-    """Return ``H_1(c) - H_1(c + 1)`` for all counts, by blocks and by a plain table; the negatives must outscore the positives."""
+    """Return ``H_1(c) - H_1(c + 1)`` for all counts, by blocks and by a plain table; negatives must outscore positives."""
     blocks, upper = corridor._allocate(len(t), block), np.full(len(s), len(t))
     corridor._reset(t, block, blocks)
     history, row_start = np.empty(0, np.uint64), np.empty(len(s) + 1, np.int64)
