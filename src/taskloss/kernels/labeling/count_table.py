@@ -149,7 +149,7 @@ def _best_of_block(values, weight, first, positive_costs, negative_costs, box):
 
     Args:
         values: the metric for a = ``first``, ... and b = 0..N, float64 ``(rows, N + 1)``, read.
-        weight: of the loss.
+        weight: the weight of the loss.
         first: a of the first row.
         positive_costs: ``v_+ A(a)``, float64 ``(P + 1,)``, read.
         negative_costs: ``v_- B(b)``, float64 ``(N + 1,)``, read.

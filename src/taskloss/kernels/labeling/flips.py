@@ -41,23 +41,26 @@ _SLACK = 1.0 + 1e-9
 
 
 class _Problem(NamedTuple):
-    """Inference for one labeling, with all samples at zero flipped."""
+    """Inference for one labeling; the search starts with all samples at zero flipped."""
 
     metric: int
+    """An integer of :mod:`taskloss.kernels.labeling.confusion`."""
     weight: float
-    """Of the loss; its sign is that of the update."""
+    """Weight of the loss, positive for the positive update."""
     a: float
-    """True positives."""
+    """True positives at the start."""
     b: float
-    """False positives."""
+    """False positives at the start."""
     positives: float
     negatives: float
     positive_weight: float
-    """Of positives in the joint score."""
+    """Weight of positives in the joint score."""
     negative_weight: float
-    """Of negatives in the joint score."""
+    """Weight of negatives in the joint score."""
     beta2: float
+    """Square of the F-score's beta."""
     zero_division: float
+    """Value of 0/0."""
 
 
 @kernel
@@ -65,11 +68,11 @@ def cost_limits(metric, weight, tallies, positive_weight, negative_weight, beta2
     """Return the highest cost at which a positive (row 0) and a negative (row 1) can flip, float64 ``(2, R)``.
 
     Args:
-        metric: of :mod:`taskloss.kernels.labeling.confusion`.
-        weight: of the loss, float64 ``(R,)``.
+        metric: an integer of :mod:`taskloss.kernels.labeling.confusion`.
+        weight: the weight of the loss, float64 ``(R,)``.
         tallies: :class:`~taskloss.kernels.labeling.samples.Tallies`.
-        positive_weight: of positives in the joint score, float64 ``(R,)``.
-        negative_weight: of negatives, likewise.
+        positive_weight: the weight of positives in the joint score, float64 ``(R,)``.
+        negative_weight: the weight of negatives, likewise.
         beta2: the square of the F-score's beta.
     """
     limits = np.empty((2, len(weight)))
@@ -91,13 +94,13 @@ def augment_labelings(
     """Return the best labelings for ``weight``.
 
     Args:
-        metric: of :mod:`taskloss.kernels.labeling.confusion`.
-        weight: of the loss, all of one sign, float64 ``(R,)``.
+        metric: an integer of :mod:`taskloss.kernels.labeling.confusion`.
+        weight: the weight of the loss, all of one sign, float64 ``(R,)``.
         positive_costs: :class:`~taskloss.kernels.labeling.samples.Costs` of the positives that may flip.
         negative_costs: the same of the negatives.
         tallies: :class:`~taskloss.kernels.labeling.samples.Tallies`.
-        positive_weight: of positives in the joint score, float64 ``(R,)``.
-        negative_weight: of negatives, likewise.
+        positive_weight: the weight of positives in the joint score, float64 ``(R,)``.
+        negative_weight: the weight of negatives, likewise.
         beta2: the square of the F-score's beta.
         zero_division: the value of 0/0.
 

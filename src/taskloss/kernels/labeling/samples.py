@@ -123,7 +123,7 @@ def collect_costs(samples, label, direction, limits, start, values):
     """Write ``direction * score`` of the samples of this label where it is positive and at most ``limits[r]``, unsorted.
 
     Args:
-        samples: of R labelings, read.
+        samples: the samples of R labelings, read.
         label: ``POSITIVE`` or ``NEGATIVE``.
         direction: 1.0 for samples above zero, -1.0 for samples below.
         limits: the highest cost to keep, float64 ``(R,)``, read.
@@ -212,11 +212,11 @@ def write_feature_difference(samples, answer, reference, positive_factor, negati
     """Write ``factor[r] * (label by answer - label by reference)`` to ``out``, with the factor of the sample's own label.
 
     Args:
-        samples: of R labelings, read.
+        samples: the samples of R labelings, read.
         answer: :class:`Thresholds`, read.
         reference: :class:`Thresholds`, read.
-        positive_factor: of positives, float64 ``(R,)``, read.
-        negative_factor: of negatives, likewise.
+        positive_factor: the factor of positives, float64 ``(R,)``, read.
+        negative_factor: the factor of negatives, likewise.
         out: floats ``(n,)``, written; zero for ignored samples.
     """
     length = _run_length(samples)
@@ -247,11 +247,11 @@ def _collect_terms(samples, answer, reference, positive_weight, negative_weight,
     """Write the nonzero terms ``weight * change of label * score``, those of labeling r from ``terms[start[r]]`` on.
 
     Args:
-        samples: of R labelings, read.
+        samples: the samples of R labelings, read.
         answer: :class:`Thresholds`, read.
         reference: :class:`Thresholds`, read.
-        positive_weight: of positives in the joint score, float64 ``(R,)``, read.
-        negative_weight: of negatives, likewise.
+        positive_weight: the weight of positives in the joint score, float64 ``(R,)``, read.
+        negative_weight: the weight of negatives, likewise.
         start: int64 ``(R,)``, read.
         terms: float64, written; the capacity of a labeling is one more than its number of samples.
 

@@ -78,10 +78,10 @@ def augment_average_precision_down(
     Raises ``ValueError`` when the marks of a ranking would take more than ``memory_limit`` bytes.
 
     Args:
-        lists: of R rankings.
+        lists: the samples of R rankings.
         at_or_above: the greatest counts of the prediction, int64 ``(positives,)``.
         loss_weight: negative, float64 ``(R,)``.
-        memory_limit: in bytes, for each ranking.
+        memory_limit: the most bytes for one ranking.
         block: counts per block; chosen by the size of the rankings if ``None``.
         small_table: if no ranking has more words of marks than this, the plain table is computed.
         patience: rows for which a block must stay falling to be declared so.
@@ -139,7 +139,7 @@ def _solve_rankings(lists, at_or_above, metric_weight, block, patience, blocks, 
     """Write the least or greatest optimum of the ``chosen`` rankings to ``counts``.
 
     Args:
-        lists: of R rankings, read.
+        lists: the samples of R rankings, read.
         at_or_above: upper bounds of the counts, int64 ``(positives,)``, read.
         metric_weight: minus the loss weight, positive, float64 ``(R,)``, read.
         block: counts per block.
@@ -199,7 +199,7 @@ def _fill(s, t, upper, metric_weight, block, patience, blocks, prefer_least, max
         metric_weight: minus the loss weight.
         block: counts per block.
         patience: as in :func:`augment_average_precision_down`.
-        blocks: after :func:`_reset`; overwritten with the state after the first row.
+        blocks: the state after :func:`_reset`, overwritten with the state after the first row.
         prefer_least: whether a cell with ``y = 0`` is marked.
         max_words: the most words that the history may take.
         history: uint64, written; replaced by a longer copy when it is full.
@@ -299,12 +299,12 @@ def _update_cells(s, t, row, metric_weight, k, begin, end, debt, patience, block
     Args:
         s: scores of the positives, read.
         t: scores of the negatives, read.
-        row: of the table, from 0.
+        row: the row of the table, from 0.
         metric_weight: minus the loss weight.
         k: the block, with the counts ``begin`` to ``end - 1``.
         begin: see there.
         end: see there.
-        debt: of the block above.
+        debt: the debt of the block above.
         patience: as in :func:`augment_average_precision_down`.
         blocks: falls and state of block k are overwritten.
         rises: workspace of one block, overwritten.

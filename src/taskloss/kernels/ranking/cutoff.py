@@ -35,13 +35,13 @@ def augment_cut(
     Raises ``ValueError`` when a ranking's table would be larger than ``memory_limit`` bytes.
 
     Args:
-        lists: of R rankings.
+        lists: the samples of R rankings.
         above: least counts of the prediction, int64 ``(positives,)``.
         at_or_above: greatest counts of the prediction, likewise.
-        metric: of :mod:`taskloss.kernels.ranking.terms`.
+        metric: an integer of :mod:`taskloss.kernels.ranking.terms`.
         k: the last rank that counts, int64 ``(R,)``.
         loss_weight: float64 ``(R,)``.
-        memory_limit: in bytes, for each ranking.
+        memory_limit: the most bytes for one ranking.
     """
     cells = np.minimum(k, lists.positive_counts()) * np.minimum(k, lists.negative_counts())
     if cells.max(initial=0) > memory_limit:
@@ -75,9 +75,9 @@ def _solve(s, t, above, at_or_above, metric, k, loss_weight, prefer_least, count
         t: scores of the negatives, likewise ``(N,)``.
         above: least counts of the prediction, int64 ``(P,)``, read.
         at_or_above: greatest counts of the prediction, likewise.
-        metric: of :mod:`taskloss.kernels.ranking.terms`.
+        metric: an integer of :mod:`taskloss.kernels.ranking.terms`.
         k: the last rank that counts, at most ``P + N``.
-        loss_weight: of this ranking.
+        loss_weight: the loss weight of this ranking.
         prefer_least: whether to write the least optimum.
         counts: int64 ``(P,)``, written.
     """
@@ -106,7 +106,7 @@ def _solve(s, t, above, at_or_above, metric, k, loss_weight, prefer_least, count
         _add_row(s[i], t, above[i], cost_at_upper, i + 1, upper, metric, loss_weight, best, marks[i], prefer_least)
         inside = i + 1
         if k - inside > len(t) and inside < len(s):
-            # Fewer than k samples would be within rank k.
+            # With all negatives above it, the next positive would be within rank k too.
             continue
         value = best[min(k - inside, len(t))] - later_costs[inside]
         # More positives inside means lower counts.
@@ -135,14 +135,14 @@ def _add_row(score, t, natural, cost_at_upper, i, upper, metric, loss_weight, be
     """Replace ``best[c]`` by ``max_{c' <= c} best[c'] + g_i(c')`` for c up to ``upper``.
 
     Args:
-        score: of the i-th positive.
+        score: the score of the i-th positive.
         t: scores of the negatives, descending, float64, read.
         natural: the count of row i in the prediction.
         cost_at_upper: the cost of the count ``upper`` against ``natural``, if ``natural`` is higher.
         i: the row, from 1.
         upper: the highest count within rank k.
-        metric: of :mod:`taskloss.kernels.ranking.terms`.
-        loss_weight: of this ranking.
+        metric: an integer of :mod:`taskloss.kernels.ranking.terms`.
+        loss_weight: the loss weight of this ranking.
         best: ``H_{i-1}(c)``, float64, overwritten with ``H_i(c)``.
         marks: bool, set where c itself attains the maximum.
         prefer_least: whether, of equally good counts, only the least is marked.
@@ -197,7 +197,7 @@ def term_sum(lists, metric, counts, k):
     for r in range(len(k)):
         start = lists.positive_start[r]
         for i in range(start, lists.positive_start[r + 1]):
-            rank = i - start + 1
-            if rank + counts[i] <= k[r]:
-                result[r] += term(metric, rank, counts[i])
+            row = i - start + 1
+            if row + counts[i] <= k[r]:
+                result[r] += term(metric, row, counts[i])
     return result

@@ -35,13 +35,13 @@ def augment_by_table(
     Raises ``ValueError`` when a ranking's table would be larger than ``memory_limit`` bytes.
 
     Args:
-        lists: of R rankings.
+        lists: the samples of R rankings.
         ranking: the ranking of each positive, int64 ``(positives,)``.
         above: least counts of the prediction, likewise.
         at_or_above: greatest counts of the prediction, likewise.
         terms: the metric.
         loss_weight: float64 ``(R,)``.
-        memory_limit: in bytes, for each ranking.
+        memory_limit: the most bytes for one ranking.
     """
     if (loss_weight < 0).any():
         return _augment_down(lists, ranking, at_or_above, terms, loss_weight, memory_limit)
@@ -119,7 +119,7 @@ def _fill_rows(lists, ranking, upper, rows, values, loss_weight, prefer_least, b
     """Compute some more rows of the table, and the counts of each ranking that is completed.
 
     Args:
-        lists: of R rankings, read.
+        lists: the samples of R rankings, read.
         ranking: the ranking of each positive, int64 ``(positives,)``, read.
         upper: upper bounds of the counts, likewise.
         rows: the positives to compute, descending, int64, read.

@@ -15,8 +15,8 @@ def place_discounts(keys: np.ndarray, ignored: np.ndarray, owner: np.ndarray, ra
     Samples with equal keys share the mean discount of their ranks. Ignored samples have no rank and get zero.
 
     Args:
-        keys: float64 ``(n,)``.
-        ignored: bool ``(n,)``.
+        keys: what samples are sorted by, float64 ``(n,)``.
+        ignored: samples that take no part, bool ``(n,)``.
         owner: the ranking of each sample, int64 ``(n,)``; empty when there is only one ranking.
         rankings: the number of rankings.
         cut: the last rank with a discount.

@@ -93,7 +93,7 @@ def write_feature_difference(lists, least, greatest, reference_least, reference_
     The counts are summed as integers before the one division, so equal samples get bit-equal values in any order of the input.
 
     Args:
-        lists: of R rankings, read; a ranking with an empty list is left out.
+        lists: the samples of R rankings, read; a ranking with an empty list is left out.
         least: least counts of the answer, int64 ``(positives,)``, read.
         greatest: greatest counts of the answer, likewise.
         reference_least: least counts of the reference, likewise.

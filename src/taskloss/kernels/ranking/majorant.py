@@ -78,7 +78,7 @@ def _count_slopes(s, middle, slopes, ends, least, greatest):
     Args:
         s: scores of the positives, descending, float64 ``(P,)``, read.
         middle: what slopes are measured from.
-        slopes: of the majorant, descending, float64 ``(K,)``, read.
+        slopes: the slopes of the majorant, descending, float64 ``(K,)``, read.
         ends: the count at which each slope ends, int64 ``(K,)``, read.
         least: the count after all slopes above the score, int64 ``(P,)``, written.
         greatest: the count after all slopes not below it, likewise.

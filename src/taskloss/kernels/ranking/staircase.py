@@ -72,9 +72,9 @@ def _fill_rankings(lists, at_or_above, metric, loss_weight, table, prefer_least,
     """Write the least or greatest optimum of the ``chosen`` rankings to ``counts``.
 
     Args:
-        lists: of R rankings, read.
+        lists: the samples of R rankings, read.
         at_or_above: upper bounds of the counts, int64 ``(positives,)``, read.
-        metric: of :mod:`taskloss.kernels.ranking.terms`.
+        metric: an integer of :mod:`taskloss.kernels.ranking.terms`.
         loss_weight: float64 ``(R,)``, read.
         table: workspace of at least :func:`table_words` words, uint64, overwritten.
         prefer_least: whether to write the least optimum.
