@@ -12,23 +12,51 @@ from taskloss.kernels.ranking.isotonic import augment_convex
 from taskloss.kernels.ranking.staircase import augment_any
 from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
 from taskloss.kernels.sort import split_by_label
-from tests.kernels.rankings import adversarial_scores, one_ranking
+from tests.kernels.rankings import adversarial_rankings, check_rankings_are_independent, four_items, one_ranking
 from tests.oracles.exact import objective_gain
 from tests.oracles.table import lean_table, textbook_table
 
 SOLVERS = ["isotonic", "staircase"]
 
 
-def solve(solver, lists, weight):
-    """Least and greatest counts for the positive weight (isotonic) or its negative (staircase); the signed weight."""
-    pull = np.array([weight * len(lists.negatives) / 2])
+def augment(solver, lists, loss_weight):
+    """Return the least and greatest counts for a positive loss weight (isotonic) or its negative (staircase)."""
     if solver == "isotonic":
-        return *augment_convex(lists, AVERAGE_PRECISION, pull), weight
-    return *augment_any(lists, natural_counts(lists)[1], AVERAGE_PRECISION, -pull), -weight
+        return augment_convex(lists, AVERAGE_PRECISION, loss_weight)
+    return augment_any(lists, natural_counts(lists)[1], AVERAGE_PRECISION, -loss_weight)
+
+
+def solve(solver, lists, weight):
+    """Return the least and greatest counts for a weight of the task loss, and this weight with the sign of the update."""
+    counts = augment(solver, lists, np.array([weight * len(lists.negatives) / 2]))
+    return *counts, weight if solver == "isotonic" else -weight
+
+
+@pytest.mark.parametrize(
+    ("loss_weight", "least", "greatest"),
+    [
+        (1.0, [0, 1], [0, 1]),
+        (2.0, [0, 1], [1, 1]),
+        (3.0, [1, 1], [1, 1]),
+        (12.0, [1, 2], [1, 2]),
+        (-1.0, [0, 1], [0, 1]),
+        (-3.0, [0, 0], [0, 1]),
+        (-6.0, [0, 0], [0, 0]),
+    ],
+)
+def test_four_items_by_hand(loss_weight, least, greatest):
+    """The row of the positive 3 scores 0, -1, -4 for the counts 0, 1, 2 and has the precisions 1, 1/2, 1/3.
+
+    The row of the positive 1 scores 0, 1, 0 and has the precisions 1, 2/3, 1/2. With the loss weight 3, for example, the
+    first row is worth 0 - 3, -1 - 3/2, -4 - 1, best at the count 1, and the second 0 - 3, 1 - 2, 0 - 3/2, best at 1 too.
+    """
+    solver = "isotonic" if loss_weight > 0 else "staircase"
+    counts = augment(solver, four_items(), np.array([abs(loss_weight)]))
+    assert [c.tolist() for c in counts] == [least, greatest]
 
 
 def check_against_table(solver, lists, weight, slack):
-    """Never worse than the table's answer by more than ``slack``, judged without rounding; the table itself may be worse."""
+    """Check that no answer is worse than the table's by more than ``slack``, in exact arithmetic; the table may be worse."""
     least, greatest, signed = solve(solver, lists, weight)
     s, t = lists.positives, lists.negatives
     assert (np.diff(least) >= 0).all()
@@ -42,10 +70,7 @@ def check_against_table(solver, lists, weight, slack):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("positives", "negatives"), [(1, 1), (1, 300), (300, 1), (60, 200), (300, 300)])
 def test_equals_the_table_on_adversarial_scores(solver, positives, negatives):
-    rng = np.random.default_rng([positives, negatives])
-    for scores in adversarial_scores(rng, positives + negatives).values():
-        labels = rng.permutation(np.arange(positives + negatives) < positives)
-        lists = one_ranking(scores[labels], scores[~labels])
+    for lists in adversarial_rankings(positives, negatives):
         for weight in (0.01, 1.0, 50.0):
             # Pooling decides each block by one sum of a few terms; the table adds up whole rows.
             slack = 0.0 if solver == "isotonic" else 1e-15 * weight * positives * negatives
@@ -79,24 +104,24 @@ def test_counts_are_the_tables_where_the_optimum_is_unique(solver):
 
 @pytest.mark.parametrize(("shift", "weight"), [(1.0, 1.0), (0.0, 0.1), (3.0, 10.0)])
 def test_isotonic_is_locally_optimal_at_a_million(shift, weight):
-    """No run of equal counts gains by moving, judged in extended precision.
+    """No block of equal counts can be moved with a gain, in extended precision.
 
     The objective is separable and concave under a chain of monotone constraints, so a count vector is optimal if no suffix of
-    a run of equal counts gains by one more and no prefix by one less.
+    a block of equal counts gains by one more and no prefix by one less.
     """
     rng = np.random.default_rng(1)
     n = 1_000_000
     labels = (rng.random(n) < 0.2).astype(np.uint8)
     scores = (rng.standard_normal(n) + shift * labels).astype(np.float32)
     lists = split_by_label(scores, labels, np.empty(0, np.int64), 1)
-    pull = np.longdouble(weight) * len(lists.negatives) / 2
-    counts, _ = augment_convex(lists, AVERAGE_PRECISION, np.array([float(pull)]))
+    loss_weight = np.longdouble(weight) * len(lists.negatives) / 2
+    counts, _ = augment_convex(lists, AVERAGE_PRECISION, np.array([float(loss_weight)]))
     s, t = lists.positives.astype(np.longdouble), lists.negatives.astype(np.longdouble)
-    rank = np.arange(1, len(s) + 1, dtype=np.longdouble)
+    i = np.arange(1, len(s) + 1, dtype=np.longdouble)
 
     def gains(c, valid):
         t_next = t[np.clip(c, 0, len(t) - 1)]
-        return np.where(valid, t_next - s + pull * rank / ((rank + c) * (rank + c + 1)), 0)
+        return np.where(valid, t_next - s + loss_weight * i / ((i + c) * (i + c + 1)), 0)
 
     up = gains(counts, counts < len(t))
     down = -gains(counts - 1, counts > 0)
@@ -123,23 +148,12 @@ def test_staircase_refuses_a_table_beyond_the_limit():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_many_rankings_are_solved_apart(solver):
+def test_many_rankings_are_solved_independently(solver):
     rng = np.random.default_rng(2)
-    n, rankings = 600, 9
-    scores, owner = np.round(rng.standard_normal(n), 1), rng.integers(0, rankings, n)
-    labels = (rng.random(n) < 0.4).astype(np.uint8)
+    scores, owner = np.round(rng.standard_normal(600), 1), rng.integers(0, 9, 600)
+    labels = (rng.random(600) < 0.4).astype(np.uint8)
 
-    def augment(lists):
-        pull = np.full(len(lists.positive_start) - 1, 3.0)
-        if solver == "isotonic":
-            return augment_convex(lists, AVERAGE_PRECISION, pull)
-        return augment_any(lists, natural_counts(lists)[1], AVERAGE_PRECISION, -pull)
+    def augment_all(lists):
+        return augment(solver, lists, np.full(len(lists.positive_start) - 1, 3.0))
 
-    together = split_by_label(scores, labels, owner, rankings)
-    answers = augment(together)
-    for r in range(rankings):
-        mine = owner == r
-        apart = augment(one_ranking(scores[mine & (labels == 1)], scores[mine & (labels == 0)]))
-        rows = slice(together.positive_start[r], together.positive_start[r + 1])
-        np.testing.assert_array_equal(answers[0][rows], apart[0])
-        np.testing.assert_array_equal(answers[1][rows], apart[1])
+    check_rankings_are_independent(augment_all, scores, labels, owner)

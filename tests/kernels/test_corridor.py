@@ -1,4 +1,4 @@
-"""The blockwise negative update against the staircase table and exact arithmetic, with blocks small enough to meet every case."""
+"""The blockwise negative update against the staircase table and exact arithmetic, with small blocks that cover every case."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from taskloss.kernels.ranking.corridor import augment_average_precision_down
 from taskloss.kernels.ranking.interleaving import natural_counts
 from taskloss.kernels.ranking.staircase import augment_any
 from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
-from taskloss.kernels.sort import split_by_label
-from tests.kernels.rankings import adversarial_scores, one_ranking
+from tests.kernels.rankings import adversarial_rankings, check_rankings_are_independent, four_items, one_ranking
 from tests.oracles.exact import objective_gain
 
 BLOCKS = [1, 2, 7, 64, None]
 
-#: Never the plain table, however small it is; and blocks are left alone whenever that is possible.
+# Never the plain table, however small it is; and rows are deferred whenever that is possible.
 by_blocks = functools.partial(augment_average_precision_down, small_table=0, patience=0)
 
 
 def solve(lists, weight, block):
-    """Least and greatest counts for ``-weight``: by blocks, then by the table."""
-    limits, pull = natural_counts(lists)[1], np.array([-weight * len(lists.negatives) / 2])
-    return by_blocks(lists, limits, pull, block=block), augment_any(lists, limits, AVERAGE_PRECISION, pull)
+    """Return the least and greatest counts for the weight ``-weight``, by blocks and by the table."""
+    upper, loss_weight = natural_counts(lists)[1], np.array([-weight * len(lists.negatives) / 2])
+    return by_blocks(lists, upper, loss_weight, block=block), augment_any(lists, upper, AVERAGE_PRECISION, loss_weight)
 
 
 def check_against_staircase(lists, weight, block, slack):
-    """Feasible, and never worse than the table's answer by more than ``slack``, judged without rounding."""
+    """Check that both answers are feasible and not worse than the table's by more than ``slack``, in exact arithmetic."""
     answers, (table, _) = solve(lists, weight, block)
-    limits = natural_counts(lists)[1]
+    upper = natural_counts(lists)[1]
     assert (answers[0] <= answers[1]).all()
     for counts in answers:
         assert (counts >= 0).all()
-        assert (counts <= limits).all()
+        assert (counts <= upper).all()
         assert (np.diff(counts) >= 0).all()
         assert objective_gain(lists.positives, lists.negatives, counts, table, -weight) <= slack
 
@@ -54,25 +53,25 @@ def test_counts_are_the_tables_where_the_optimum_is_unique(block, kind):
         np.testing.assert_array_equal(answers, table)
 
 
-def falls_of_the_first_row(s, t, push, block):
-    """``H_1(c) - H_1(c + 1)`` of all counts: by blocks, then by a plain table; every negative stands above every positive."""
-    blocks, limits = corridor._allocate(len(t), block), np.full(len(s), len(t))
+def falls_of_the_first_row(s, t, metric_weight, block):
+    """Return ``H_1(c) - H_1(c + 1)`` for all counts, by blocks and by a plain table; negatives must outscore positives."""
+    blocks, upper = corridor._allocate(len(t), block), np.full(len(s), len(t))
     corridor._reset(t, block, blocks)
-    tape, row_start = np.empty(0, np.uint64), np.empty(len(s) + 1, np.int64)
-    corridor._fill(s, t, limits, push, block, 0, blocks, True, 2**20, tape, row_start)
+    history, row_start = np.empty(0, np.uint64), np.empty(len(s) + 1, np.int64)
+    corridor._fill(s, t, upper, metric_weight, block, 0, blocks, True, 2**20, history, row_start)
     for k in np.flatnonzero(blocks.state == corridor._FALLING):
-        corridor._catch_up(s, t, -1, push, k, k * block, min((k + 1) * block, len(t)), blocks)
+        corridor._catch_up(s, t, -1, metric_weight, k, k * block, min((k + 1) * block, len(t)), blocks)
     best = np.zeros(len(t) + 1)
     counts = np.arange(len(t) + 1)
     for i in range(len(s), 0, -1):
-        row = np.r_[0.0, np.cumsum(t - s[i - 1])] + push * i / (i + counts) + best
+        row = np.r_[0.0, np.cumsum(t - s[i - 1])] + metric_weight * i / (i + counts) + best
         best = np.maximum.accumulate(row[::-1])[::-1]
     return blocks.falls[: len(t)], best[:-1] - best[1:]
 
 
 @pytest.mark.parametrize("block", [1, 2, 7, 64])
 def test_the_whole_row_is_the_tables(block):
-    """Answers visit few cells; this compares them all, where low counts fall while high ones leave them a debt."""
+    """An answer depends on few cells; this compares all of them, where low counts fall while high ones pass on a debt."""
     rng = np.random.default_rng(7)
     for _ in range(300):
         positives, negatives = rng.integers(1, 100, 2)
@@ -96,10 +95,7 @@ def test_counts_are_the_tables_on_longer_rankings(block, positives, negatives):
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize(("positives", "negatives"), [(1, 1), (1, 300), (300, 1), (60, 200), (200, 200)])
 def test_optimal_on_adversarial_scores(block, positives, negatives):
-    rng = np.random.default_rng([positives, negatives])
-    for scores in adversarial_scores(rng, positives + negatives).values():
-        labels = rng.permutation(np.arange(positives + negatives) < positives)
-        lists = one_ranking(scores[labels], scores[~labels])
+    for lists in adversarial_rankings(positives, negatives):
         for weight in (0.01, 1.0, 50.0):
             check_against_staircase(lists, weight, block, slack=1e-15 * weight * positives * negatives)
 
@@ -117,9 +113,20 @@ def test_optimal_on_any_scores(s, t, weight, block):
     check_against_staircase(lists, weight, block, slack)
 
 
+@pytest.mark.parametrize("block", [1, 2, 64])
+@pytest.mark.parametrize(
+    ("loss_weight", "least", "greatest"), [(-1.0, [0, 1], [0, 1]), (-3.0, [0, 0], [0, 1]), (-6.0, [0, 0], [0, 0])]
+)
+def test_four_items_by_hand(loss_weight, least, greatest, block):
+    """Raising the positive 1 above the negative 2 costs 1 and raises the precision by 1/3: it pays from a weight of 3 on."""
+    lists = four_items()
+    counts = by_blocks(lists, natural_counts(lists)[1], np.array([loss_weight]), block=block)
+    assert [c.tolist() for c in counts] == [least, greatest]
+
+
 @pytest.mark.parametrize("block", [2, 64])
 def test_a_tie_has_two_answers(block):
-    """One positive and one negative above it by exactly half the pull: the loss of moving it is the gain of the precision."""
+    """The negative scores 2 above the positive; moving it below raises the precision by 1/2, worth 2 for the loss weight -4."""
     lists = one_ranking(np.array([0.0]), np.array([2.0, -1.0, -2.0]))
     least, greatest = by_blocks(lists, natural_counts(lists)[1], np.array([-4.0]), block=block)
     assert least.tolist() == [0]
@@ -141,25 +148,17 @@ def test_huge_scores_do_not_change_the_others(block, sign, labels):
     np.testing.assert_array_equal(counts(sign * 1e6), counts(sign * 1e30))
 
 
-def test_many_rankings_are_solved_apart():
+def test_many_rankings_are_solved_independently():
     rng = np.random.default_rng(2)
-    n, rankings = 900, 12
-    scores, owner = np.round(rng.standard_normal(n), 1), rng.integers(0, rankings - 1, n)
-    labels = (rng.random(n) < 0.4).astype(np.uint8)
+    scores, owner = np.round(rng.standard_normal(900), 1), rng.integers(0, 11, 900)
+    labels = (rng.random(900) < 0.4).astype(np.uint8)
     labels[owner == 3], labels[owner == 4] = 0, 1
 
     def augment(lists):
-        pull = np.full(len(lists.positive_start) - 1, -3.0)
-        return by_blocks(lists, natural_counts(lists)[1], pull, block=5)
+        loss_weight = np.full(len(lists.positive_start) - 1, -3.0)
+        return by_blocks(lists, natural_counts(lists)[1], loss_weight, block=5)
 
-    together = split_by_label(scores, labels, owner, rankings)
-    answers = augment(together)
-    for r in range(rankings):
-        mine = owner == r
-        apart = augment(one_ranking(scores[mine & (labels == 1)], scores[mine & (labels == 0)]))
-        rows = slice(together.positive_start[r], together.positive_start[r + 1])
-        np.testing.assert_array_equal(answers[0][rows], apart[0])
-        np.testing.assert_array_equal(answers[1][rows], apart[1])
+    check_rankings_are_independent(augment, scores, labels, owner)
 
 
 def test_optimal_at_a_hundred_thousand():
@@ -179,9 +178,9 @@ def test_refuses_more_memory_than_the_limit():
 
 def test_small_tables_are_filled_plainly():
     lists = one_ranking(np.arange(20.0), np.arange(30.0))
-    limits, pull = natural_counts(lists)[1], np.array([-15.0])
-    answers = augment_average_precision_down(lists, limits, pull, memory_limit=1000, small_table=20)
-    np.testing.assert_array_equal(answers, augment_any(lists, limits, AVERAGE_PRECISION, pull))
-    np.testing.assert_array_equal(answers, by_blocks(lists, limits, pull))
+    upper, loss_weight = natural_counts(lists)[1], np.array([-15.0])
+    answers = augment_average_precision_down(lists, upper, loss_weight, memory_limit=1000, small_table=20)
+    np.testing.assert_array_equal(answers, augment_any(lists, upper, AVERAGE_PRECISION, loss_weight))
+    np.testing.assert_array_equal(answers, by_blocks(lists, upper, loss_weight))
     with pytest.raises(ValueError, match="needs a table"):
-        augment_average_precision_down(lists, limits, pull, memory_limit=100, small_table=20)
+        augment_average_precision_down(lists, upper, loss_weight, memory_limit=100, small_table=20)

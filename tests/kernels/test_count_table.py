@@ -1,4 +1,4 @@
-"""The table of all pairs of counts: the same whatever its blocks and threads."""
+"""The table of all pairs of confusion counts: its result does not depend on blocks or threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 import taskloss as tl
 from taskloss.kernels.labeling import count_table
+from taskloss.labelings import read_labelings
 
 
 def gradients(task: tl.Task, scores: np.ndarray, target: np.ndarray) -> list[torch.Tensor]:
@@ -19,24 +20,33 @@ def gradients(task: tl.Task, scores: np.ndarray, target: np.ndarray) -> list[tor
     return result
 
 
+@pytest.mark.parametrize(("weight", "counts"), [(3.0, (0, 1)), (-0.5, (1, 1)), (-2.0, (2, 1)), (-3.0, (2, 0))])
+def test_four_items_by_hand(weight, counts):
+    """The F1-score of the four items of ``test_flips.py``, as a function."""
+    task = tl.ConfusionMetric(lambda tp, fp, fn, tn: 2 * tp / (2 * tp + fp + fn))
+    _, labelings = read_labelings(np.array([2.0, -1.0, 1.0, -3.0]), np.array([True, True, False, False]))
+    answer = task.augment(labelings, task.sample_weights(labelings), weight)
+    assert (answer.true_positives[0], answer.false_positives[0]) == counts
+
+
 def plateau(tp, fp, fn, tn):
-    """Flat in places, so that many cells are equally good."""
+    """Return a metric with plateaus, on which many cells are equally good."""
     return np.floor(4 * tp / (tp + fn)) / 4 - np.floor(3 * fp / (fp + tn)) / 3
 
 
 @pytest.mark.parametrize("kind", ["continuous", "ties", "zeros"])
-def test_blocks_and_threads_do_not_show(kind, monkeypatch):
+def test_the_result_does_not_depend_on_blocks_or_threads(kind, monkeypatch):
     rng = np.random.default_rng(0)
     target = rng.random(120) < 0.4
     scores = {"continuous": rng.standard_normal(120), "ties": rng.integers(-3, 4, 120) / 4.0, "zeros": np.zeros(120)}[kind]
     task = tl.ConfusionMetric(plateau)
-    whole = gradients(task, scores, target)
-    assert any(gradient.any() for gradient in whole)
+    in_one_block = gradients(task, scores, target)
+    assert any(gradient.any() for gradient in in_one_block)
     for cells in (1, 500, 2000):
         monkeypatch.setattr(count_table, "BLOCK_CELLS", cells)
         for threads in (1, 3):
             monkeypatch.setattr(count_table.os, "cpu_count", lambda threads=threads: threads)
-            for given, expected in zip(gradients(task, scores, target), whole, strict=True):
+            for given, expected in zip(gradients(task, scores, target), in_one_block, strict=True):
                 assert torch.equal(given, expected)
 
 

@@ -16,8 +16,34 @@ TASKS = [tl.ZeroOne(), tl.BalancedError(), tl.FScore(), tl.FScore(0.4), tl.FScor
 CONFUSION = tl.ConfusionMetric(lambda tp, fp, fn, tn: np.sqrt(tp * tn) - 0.1 * np.abs(fp - fn), weighting="classes")
 
 
+@pytest.mark.parametrize(
+    ("task", "weight", "counts"),
+    [
+        (tl.FScore(), 3.0, (0, 1)),
+        (tl.FScore(), 0.5, (1, 1)),
+        (tl.FScore(), -0.5, (1, 1)),
+        (tl.FScore(), -2.0, (2, 1)),
+        (tl.FScore(), -3.0, (2, 0)),
+        (tl.Jaccard(), 4.0, (0, 1)),
+        (tl.Jaccard(), -2.0, (2, 0)),
+    ],
+    ids=str,
+)
+def test_four_items_by_hand(task, weight, counts):
+    """Positives 2 and -1, negatives 1 and -3: the prediction has one true and one false positive.
+
+    The joint score has the weight 1/2 for each sample. For a = 0, 1, 2 true positives (rows) and b = 0, 1, 2 false ones it is
+    (0, 1/2, -1), (1, 3/2, 0), (1/2, 1, -1/2). The F1-score ``2 a / (2 + a + b)`` is 0, then (2/3, 1/2, 2/5) and (1, 4/5, 2/3).
+    The Jaccard index ``a / (2 + b)`` is 0, then (1/2, 1/3, 1/4) and (1, 2/3, 1/2). With the weight -3, for example, F + 3 F1 is
+    largest at a = 2, b = 0: 1/2 + 3.
+    """
+    _, labelings = read_labelings(np.array([2.0, -1.0, 1.0, -3.0]), np.array([True, True, False, False]))
+    answer = task.augment(labelings, task.sample_weights(labelings), weight)
+    assert (answer.true_positives[0], answer.false_positives[0]) == counts
+
+
 def costs_by_count(scores: np.ndarray) -> np.ndarray:
-    """What it costs that the c highest scores are labeled 1, against the prediction; c = 0..n, extended precision."""
+    """Return the cost of labeling the c highest scores 1, against the prediction, for c = 0..n, in extended precision."""
     falling = np.sort(scores)[::-1].astype(np.longdouble)
     above = np.cumsum(np.maximum(falling, 0)[::-1])[::-1]
     below = np.cumsum(np.maximum(-falling, 0))
@@ -25,7 +51,7 @@ def costs_by_count(scores: np.ndarray) -> np.ndarray:
 
 
 def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
-    """The task loss for every number of true and false positives."""
+    """Return the task loss for every number of true and false positives."""
     a, b = (x.reshape(-1).astype(float) for x in np.meshgrid(np.arange(positives + 1), np.arange(negatives + 1), indexing="ij"))
     _, labelings = read_labelings(np.zeros((positives + negatives, 1)), (np.arange(positives + negatives) < positives)[:, None])
     tallies = labelings.tallies._replace(
@@ -82,7 +108,7 @@ def test_f_score_and_jaccard_equal_the_exhaustive_table(task, weight):
 @pytest.mark.parametrize("task", TASKS, ids=str)
 @pytest.mark.parametrize("update", ["positive", "negative"])
 def test_a_huge_score_does_not_wipe_out_the_others(task, update):
-    """Samples that are out of reach change counts, but nothing of how the others are compared."""
+    """Samples too far from zero to flip change the tallies, but not how the others are compared."""
     import torch
 
     rng = np.random.default_rng(9)
@@ -103,9 +129,9 @@ def test_a_huge_score_does_not_wipe_out_the_others(task, update):
 @pytest.mark.parametrize("beta2", [0.09, 1.0, 9.0])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_no_flip_changes_a_metric_by_more_than_the_bound(metric, beta2, sign):
-    """The bound leaves samples out of the search, so it must hold; and it should not be far too wide."""
+    """The bound excludes samples from the search, so it must hold; and it should be attained by some counts."""
     rng = np.random.default_rng(10)
-    widest = 0.0
+    tightest = 0.0
     for _ in range(200):
         positives, negatives = (int(n) for n in rng.integers(1, 25, 2))
         a, a_most = np.sort(rng.integers(0, positives + 1, 2))
@@ -119,11 +145,11 @@ def test_no_flip_changes_a_metric_by_more_than_the_bound(metric, beta2, sign):
         for axis in range(2):
             change = np.abs(np.diff(values, axis=axis)).max(initial=0.0)
             assert change <= bounds[axis] * (1 + 1e-12)
-            widest = max(widest, change / bounds[axis] if bounds[axis] > 0 else 0.0)
-    assert widest > 0.999
+            tightest = max(tightest, change / bounds[axis] if bounds[axis] > 0 else 0.0)
+    assert tightest > 0.999
 
 
-def test_segments_are_sorted_by_themselves():
+def test_each_segment_is_sorted_and_nothing_else_is():
     rng = np.random.default_rng(11)
     lengths = np.array([0, 1, 5, 256, 257, 1000, 3])
     start = np.cumsum(lengths + 2) - lengths - 2

@@ -1,4 +1,4 @@
-"""Kernels in hard surroundings: no place for a cache, forked processes, many threads."""
+"""Compilation of kernels: caching, outdated caches, missing caches, forked processes and threads."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
     assert add(1, 2) == 3
 
 
+def run_program(program: str, tree: Path, cache: str) -> str:
+    """Run a Python program that imports from ``tree``, with a cache folder of this name in it; return what it prints."""
+    environment = {**os.environ, "PYTHONPATH": str(tree), "NUMBA_CACHE_DIR": str(tree / cache)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True, check=True).stdout
+
+
 POOLING_PROGRAM = """
 import numpy as np
 from taskloss.kernels.ranking.isotonic import _pool_rankings, augment_convex
@@ -46,18 +53,15 @@ print(augment_convex(lists, AVERAGE_PRECISION, np.array([1.0]))[0].tolist(), sum
 """
 
 
-def test_a_change_of_any_kernel_file_outdates_the_compiled_kernels(tmp_path):
-    """The pooling kernel contains the terms' kernels, whose file is another one."""
+def test_a_changed_kernel_outdates_the_kernels_that_contain_it(tmp_path):
+    """The pooling kernel contains kernels of another file, those of the metric's terms."""
     kernels = tmp_path / "taskloss" / "kernels"
     shutil.copytree(Path(_numba.__file__).parent, kernels, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "taskloss" / "__init__.py").touch()
 
     def pool(cache: str) -> tuple[str, int]:
-        """The counts, and how many times compiled code was found in the cache."""
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / cache)}
-        command = [sys.executable, "-c", POOLING_PROGRAM]
-        result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-        counts, hits = result.stdout.rsplit(maxsplit=1)
+        """Return the counts, and how often compiled code was loaded from the cache."""
+        counts, hits = run_program(POOLING_PROGRAM, tmp_path, cache).rsplit(maxsplit=1)
         return counts, int(hits)
 
     original, hits = pool("kept")
@@ -74,13 +78,44 @@ def test_a_change_of_any_kernel_file_outdates_the_compiled_kernels(tmp_path):
     assert counts == pool("new")[0]
 
 
+def test_kernels_outside_the_folder_of_kernels_are_outdated_by_what_they_import(tmp_path):
+    """A kernel anywhere in the package is compiled again when a kernel that it imports changes, and at no other time."""
+    package = tmp_path / "taskloss"
+    files = {
+        "__init__.py": "",
+        "kernels/__init__.py": "",
+        "kernels/_numba.py": Path(_numba.__file__).read_text(),
+        "kernels/growth.py": "from taskloss.kernels._numba import kernel\n@kernel\ndef grow(x):\n    return 2.0 * x\n",
+        "solver/__init__.py": "",
+        "solver/steps.py": (
+            "from taskloss.kernels import growth\nfrom taskloss.kernels._numba import kernel\ngrow = growth.grow\n"
+            "@kernel\ndef step(x):\n    return grow(x) + 1.0\n"
+        ),
+        "solver/unrelated.py": "from taskloss.kernels.growth import grow\n",
+    }
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    program = (
+        "import taskloss.solver.unrelated; from taskloss.solver.steps import step; "
+        "print(step(3.0), sum(step.stats.cache_hits.values()))"
+    )
+    assert run_program(program, tmp_path, "cache") == "7.0 0\n"
+    assert run_program(program, tmp_path, "cache") == "7.0 1\n"
+    (package / "solver/unrelated.py").write_text("from taskloss.kernels.growth import grow\nSIZE = 1\n")
+    assert run_program(program, tmp_path, "cache") == "7.0 1\n"
+    (package / "kernels/growth.py").write_text(files["kernels/growth.py"].replace("2.0", "5.0"))
+    assert run_program(program, tmp_path, "cache") == "16.0 0\n"
+    assert run_program(program, tmp_path, "cache") == "16.0 1\n"
+
+
 CACHED_PROGRAM = """
 import numbered, pairs_of_numbers
 print(numbered.add(pairs_of_numbers.Pair(1.0, 2.0)))
 """
 
 
-def test_a_cache_that_names_what_is_no_more_is_not_used(tmp_path):
+def test_a_cache_that_names_a_missing_class_is_not_used(tmp_path):
     """As after an update of the package: the index of compiled code is a pickle, which names classes."""
     (tmp_path / "numbered.py").write_text(
         "from taskloss.kernels._numba import kernel\n@kernel\ndef add(pair):\n    return pair.one + pair[1]\n"

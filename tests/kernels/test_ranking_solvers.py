@@ -13,8 +13,51 @@ from tests.kernels.rankings import adversarial_scores
 from tests.oracles.separable import best_value, value_of
 
 
+def reciprocal(i, c):
+    return 1 / (1 + c)
+
+
+SIX_RANKINGS = {"++--": (0, 0), "+-+-": (0, 1), "+--+": (0, 2), "-++-": (1, 1), "-+-+": (1, 2), "--++": (2, 2)}
+"""The counts of all rankings of two positives and two negatives."""
+JOINT_SCORES = np.array([0, 1, 0, 0, -1, -4])
+"""``sum_i sum_{j <= c_i} (t_j - s_i)`` of each for positives 3 and 1 and negatives 2 and 0; ``+-+-`` is the prediction."""
+
+BY_HAND = {
+    tl.AveragePrecision(): (1, 5 / 6, 3 / 4, 7 / 12, 1 / 2, 5 / 12),
+    tl.AveragePrecision(at=2): (1, 1 / 2, 1 / 2, 1 / 4, 1 / 4, 0),
+    tl.NDCG(): tuple(gain / (1 + 0.63093) for gain in (1.63093, 1.5, 1.43068, 1.13093, 1.06161, 0.93068)),
+    tl.NDCG(at=2): tuple(gain / (1 + 0.63093) for gain in (1.63093, 1, 1, 0.63093, 0.63093, 0)),
+    tl.ROCAUC(): (1, 3 / 4, 1 / 2, 1 / 2, 1 / 4, 0),
+    tl.PartialAUC(max_fpr=0.5): (1, 1 / 2, 1 / 2, 0, 0, 0),
+    tl.RecallAtFPR(0.5): (1, 1, 1 / 2, 1, 1 / 2, 0),
+    tl.ReciprocalRank(): (1, 1, 1, 1 / 2, 1 / 2, 1 / 3),
+    tl.PrecisionAtRecall(1.0): (1, 2 / 3, 1 / 2, 2 / 3, 1 / 2, 1 / 2),
+    tl.RecallAtPrecision(0.6): (1, 1, 1 / 2, 1, 0, 0),
+    tl.PrecisionAtK(1): (1, 1, 1, 0, 0, 0),
+    tl.PrecisionAtK(2): (1, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0),
+    tl.RecallAtK(3): (1, 1, 1 / 2, 1, 1 / 2, 1 / 2),
+    tl.SeparableMetric(reciprocal, convex=True): (1, 3 / 4, 2 / 3, 1 / 2, 5 / 12, 1 / 3),
+    tl.SeparableMetric(reciprocal): (1, 3 / 4, 2 / 3, 1 / 2, 5 / 12, 1 / 3),
+}
+"""The metric of each of the six rankings; the discounts of NDCG are 1, 0.63093, 0.5 and 0.43068."""
+
+
+@pytest.mark.parametrize("task", BY_HAND, ids=str)
+def test_four_items_by_hand(task):
+    _, rankings = read_rankings(np.array([3.0, 1.0, 2.0, 0.0]), np.array([1, 1, 0, 0]))
+    metric = np.array(BY_HAND[task])
+    for counts, value in zip(SIX_RANKINGS.values(), metric, strict=True):
+        assert task.of_counts(rankings, np.array(counts))[0] == pytest.approx(value, abs=1e-5)
+    for loss_weight in (-20.3, -5.3, -2.3, 0.7, 2.3, 5.3, 20.3):
+        objective = JOINT_SCORES - loss_weight * metric
+        best = [counts for counts, value in zip(SIX_RANKINGS.values(), objective, strict=True) if value > objective.max() - 1e-3]
+        least, greatest = task.augment(rankings, np.array([loss_weight]))
+        assert tuple(least) == tuple(np.min(best, axis=0))
+        assert tuple(greatest) == tuple(np.max(best, axis=0))
+
+
 def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
-    """``scale * m(i, c)`` for i = 1..P, c = 0..N, from the definitions."""
+    """Return ``scale * m(i, c)`` for i = 1..P, c = 0..N, from the definitions."""
     i, c = np.arange(1, positives + 1)[:, None], np.arange(negatives + 1)[None]
     if isinstance(task, tl.SeparableMetric):
         terms = task.m(*np.broadcast_arrays(i, c))
@@ -44,7 +87,7 @@ def root(i, c):
 
 
 def plateaus(i, c):
-    """Neither convex nor concave, with flat parts, uneven in i."""
+    """Return terms that are neither convex nor concave in c, with flat parts, and uneven in i."""
     return (1 + i % 3) / (1 + (i + c) // 7) + np.exp(-((c / 20) ** 2))
 
 
@@ -77,18 +120,18 @@ def instances(rng: np.random.Generator, sizes: list[tuple[int, int]]):
                 yield scores + 0.5 * labels * (name == "normal"), labels
 
 
-def check(task, scores, labels, worth, best):
-    """Both answers are feasible and as good as the best value, which was found in extended precision."""
+def check(task, scores, labels, loss_weight, best):
+    """Check that both answers are feasible and as good as the best value, which was computed in extended precision."""
     _, rankings = read_rankings(scores, labels)
     s, t = rankings.lists.positives, rankings.lists.negatives
-    least, greatest = task.augment(rankings, np.array([worth]))
-    size = max(abs(worth), np.abs(scores).max()) * len(s) * len(t)
+    least, greatest = task.augment(rankings, np.array([loss_weight]))
+    size = max(abs(loss_weight), np.abs(scores).max()) * len(s) * len(t)
     for counts in (least, greatest):
         assert (np.diff(counts) >= 0).all()
         assert counts.min() >= 0
         assert counts.max() <= len(t)
         metric = task.of_counts(rankings, counts)[0]
-        assert value_of(s, t, metric, worth, counts) == pytest.approx(best(s, t), abs=1e-14 * size)
+        assert value_of(s, t, metric, loss_weight, counts) == pytest.approx(best(s, t), abs=1e-14 * size)
     assert (least <= greatest).all()
 
 
@@ -101,8 +144,8 @@ def test_separable_tasks_equal_the_grid(task, sign):
         negatives = len(labels) - positives
         metric = grid(task, positives, negatives)
         for weight in (0.02, 1.0, 40.0):
-            worth = sign * weight * positives * negatives / 2
-            check(task, scores, labels, worth, lambda s, t, m=metric, w=worth: best_value(s, t, m, w))
+            loss_weight = sign * weight * positives * negatives / 2
+            check(task, scores, labels, loss_weight, lambda s, t, m=metric, w=loss_weight: best_value(s, t, m, w))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -111,21 +154,21 @@ def test_recall_at_precision_equals_the_grid(precision, sign):
     rng = np.random.default_rng(5)
     task = tl.RecallAtPrecision(precision)
 
-    def best(s, t, worth):
-        """The best of all k: row k holds, no later row does."""
+    def best(s, t, loss_weight):
+        """Return the best value over all k such that row k holds and no later row does."""
         i, c = np.arange(1, len(s) + 1)[:, None], np.arange(len(t) + 1)[None]
         holds = c <= np.floor(i * (1 - precision) / precision + 1e-9)
         values = []
         for k in range(len(s) + 1):
             allowed = np.where(i > k, ~holds, np.where(i == k, holds, True))
-            values.append(best_value(s, t, np.zeros(holds.shape), 0.0, allowed) - np.longdouble(worth) * k / len(s))
+            values.append(best_value(s, t, np.zeros(holds.shape), 0.0, allowed) - np.longdouble(loss_weight) * k / len(s))
         return max(values)
 
     for scores, labels in instances(rng, [(1, 1), (1, 20), (20, 1), (25, 40)]):
         positives = int(labels.sum())
         for weight in (0.02, 1.0, 40.0):
-            worth = sign * weight * positives * (len(labels) - positives) / 2
-            check(task, scores, labels, worth, lambda s, t, w=worth: best(s, t, w))
+            loss_weight = sign * weight * positives * (len(labels) - positives) / 2
+            check(task, scores, labels, loss_weight, lambda s, t, w=loss_weight: best(s, t, w))
 
 
 @pytest.mark.parametrize("sign", [1, -1])

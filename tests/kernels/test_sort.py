@@ -1,4 +1,4 @@
-"""One sort, dealt out to lists."""
+"""Sorting into one list of positives and one of negatives per ranking."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from taskloss.kernels.sort import IGNORED, POSITIVE, split_by_label
 
 def check_lists(scores, labels, owner, rankings):
     lists = split_by_label(scores, labels, owner, rankings)
-    who = owner if len(owner) else np.zeros(len(scores), np.int64)
+    full_owner = owner if len(owner) else np.zeros(len(scores), np.int64)
     for sorted_scores, index, start, label in (
         (lists.positives, lists.positive_index, lists.positive_start, POSITIVE),
         (lists.negatives, lists.negative_index, lists.negative_start, 0),
     ):
         np.testing.assert_array_equal(scores[index].astype(np.float64), sorted_scores)
         for r in range(rankings):
-            mine = slice(start[r], start[r + 1])
-            assert (np.diff(sorted_scores[mine]) <= 0).all()
-            assert sorted(index[mine]) == np.flatnonzero((labels == label) & (who == r)).tolist()
+            segment = slice(start[r], start[r + 1])
+            assert (np.diff(sorted_scores[segment]) <= 0).all()
+            assert sorted(index[segment]) == np.flatnonzero((labels == label) & (full_owner == r)).tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -16,7 +16,7 @@ any_term = st.floats(-1e300, 1e300) | st.floats(-1, 1) | st.floats(-1e-300, 1e-3
 
 @settings(max_examples=500)
 @given(terms=st.lists(any_term, max_size=40), seed=st.integers(0, 2**32 - 1))
-def test_any_order_and_close_to_exact(terms, seed):
+def test_any_order_gives_one_sum_close_to_the_exact_one(terms, seed):
     values = np.array(terms, np.float64)
     total = order_free_sum(values)
     shuffled = np.random.default_rng(seed).permutation(values)
@@ -31,7 +31,7 @@ def test_many_terms():
     total = order_free_sum(values)
     assert total == pytest.approx(math.fsum(values), rel=1e-15)
     assert order_free_sum(values[::-1].copy()) == total
-    assert values.sum() != values[rng.permutation(len(values))].sum(), "a plain sum sees the order"
+    assert values.sum() != values[rng.permutation(len(values))].sum(), "a plain sum depends on the order"
 
 
 def test_infinities_and_single_terms():
@@ -42,7 +42,7 @@ def test_infinities_and_single_terms():
     assert order_free_sum(np.empty(0)) == 0.0
 
 
-def test_sums_by_owner_do_not_see_the_order():
+def test_sums_by_owner_do_not_depend_on_the_order():
     rng = np.random.default_rng(1)
     values, owner = rng.standard_normal(2_000) * 10.0 ** rng.integers(-12, 12, 2_000), rng.integers(7, size=2_000)
     owner[owner == 3] = 5

@@ -1,4 +1,4 @@
-"""The drop of a block keeps full relative precision where differences of harmonic tables are noise."""
+"""Drops of blocks of positives keep full relative precision, where differences of harmonic tables are noise."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskloss.kernels.ranking.terms import AVERAGE_PRECISION, NDCG, drop, row_drop, term
+
+
+def test_two_positives_by_hand():
+    """One negative rises above the first two positives: precisions 1 and 1 become 1/2 and 2/3, ranks 1 and 2 become 2 and 3."""
+    assert row_drop(AVERAGE_PRECISION, 2, 0) == pytest.approx(1 / 3)
+    assert drop(AVERAGE_PRECISION, 1, 2, 0) == pytest.approx(1 / 2 + 1 / 3)
+    assert drop(NDCG, 1, 2, 0) == pytest.approx(1 - 1 / 2)
+    assert term(AVERAGE_PRECISION, 2, 1) == pytest.approx(2 / 3)
+    assert term(NDCG, 2, 1) == pytest.approx(1 / 2)
 
 
 def exact_drop(a: int, b: int, c: int) -> float:

@@ -1,4 +1,4 @@
-"""Probabilities of the places in a tied group against exact binomials."""
+"""Probabilities of the counts in a tied group against exact binomials."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ import pytest
 
 from taskloss.kernels.ranking.tie_orders import group_places, likely_places, place_probabilities
 from tests.kernels.rankings import one_ranking
+
+
+def test_four_tied_items_by_hand():
+    """Of the six orders of two positives and two negatives, the first positive has 0, 1, 2 negatives above it in 3, 2, 1."""
+    k, p, n = np.array([1, 2]), np.array([2, 2]), np.array([2, 2])
+    probabilities = place_probabilities(k, p, n, *likely_places(k, p, n))
+    np.testing.assert_allclose(probabilities, np.array([3, 2, 1, 1, 2, 3]) / 6)
 
 
 def exact(k: int, p: int, n: int) -> np.ndarray:
@@ -30,14 +37,14 @@ def test_probabilities_equal_the_binomials(p, n):
         np.testing.assert_allclose(full, exact(row + 1, p, n), rtol=1e-12, atol=1e-20)
 
 
-def test_far_places_are_left_out():
+def test_negligible_counts_are_left_out():
     k, p, n = np.array([500]), np.array([1000]), np.array([100_000])
     least, greatest = likely_places(k, p, n)
     assert 0 < least[0] < greatest[0] < n[0]
     assert greatest[0] - least[0] < n[0] / 2
 
 
-def test_groups():
+def test_ranks_within_groups_of_equal_score():
     k, p = group_places(one_ranking([2.0, 1.0, 1.0, 0.0, 1.0], [5.0]))
     assert k.tolist() == [1, 1, 2, 3, 1]
     assert p.tolist() == [1, 3, 3, 3, 1]

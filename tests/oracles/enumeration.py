@@ -1,8 +1,8 @@
-"""All rankings, one by one: the paper's pairwise definitions, evaluated on every permutation.
+"""Enumeration of all rankings: the paper's pairwise definitions, evaluated on every permutation.
 
 Independent of the library: no counts, no interleavings, no sorting of the scores. An answer is a permutation; its pairwise
-signs ``y_ij`` (1 when positive i stands above negative j, else -1), joint score and feature follow the paper word for word.
-What a metric says of a permutation is in :mod:`tests.oracles.ranked_metrics`.
+signs ``y_ij`` (1 when positive i is ranked above negative j, else -1), joint score and feature follow the paper word for word.
+The metrics of a permutation are in :mod:`tests.oracles.ranked_metrics`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Answers:
-    """Every ranking of one label pattern; the samples are in the order of the labels.
+    """Every ranking of samples with these labels, samples in the order of the labels.
 
-    Permutations that agree on all the pairs of a positive and a negative are one answer: they have the same joint score,
-    feature and labels from top to end.
+    Permutations that agree on all pairs of a positive and a negative are one answer: they have the same joint score,
+    feature and labels from top to bottom.
     """
 
     orders: np.ndarray
-    """All the permutations, ``orders[p, place]`` a sample, shape (permutations, samples)."""
+    """All permutations: ``orders[p, rank]`` is a sample, ranks from 0, shape (permutations, samples)."""
     signs: np.ndarray
     """``y_ij``, shape (answers, positives, negatives)."""
     ranked_labels: np.ndarray
-    """Labels from the top of each ranking to its end, shape (answers, samples)."""
+    """Labels of each ranking from top to bottom, shape (answers, samples)."""
     feature: np.ndarray
     """``psi``, shape (answers, samples)."""
 
@@ -38,8 +38,8 @@ def all_rankings(labels: tuple[int, ...]) -> Answers:
     positives = [k for k in range(n) if labels[k] == 1]
     negatives = [k for k in range(n) if labels[k] == 0]
     orders = np.array(list(itertools.permutations(range(n))))
-    place = np.argsort(orders, axis=1)  # place[p, sample]
-    signs = np.where(place[:, positives, None] < place[:, None, negatives], 1, -1)
+    rank = np.argsort(orders, axis=1)  # rank[p, sample]
+    signs = np.where(rank[:, positives, None] < rank[:, None, negatives], 1, -1)
     _, first = np.unique(signs.reshape(len(orders), -1), axis=0, return_index=True)
     signs = signs[first]
     feature = np.zeros((len(first), n))
@@ -55,15 +55,15 @@ class Optimum:
 
     value: float
     features: np.ndarray
-    """Features of all the maximizers, shape (k, samples)."""
+    """Features of all maximizers, shape (k, samples)."""
     negatives_above: np.ndarray
-    """How many (positive, negative) pairs each of them has in the wrong order, shape (k,)."""
+    """The number of pairs that each of them has in the wrong order, shape (k,)."""
     accidental: bool = False
-    """The maximizers differ in loss, so F and L happen to balance: in floating point the last bit decides such a tie."""
+    """Whether the maximizers differ in loss, so that F and L balance by chance: rounding decides such a tie."""
 
 
 def maximize(scores: np.ndarray, labels: tuple[int, ...], weight: float = 0.0, metric: np.ndarray | float = 0.0) -> Optimum:
-    """Maximize ``F + weight * (1 - metric)`` over all permutations, ``metric`` of shape (answers,); within 1e-11 is a tie."""
+    """Maximize ``F + weight * (1 - metric)`` over all rankings, ``metric`` of shape (answers,); differences of 1e-11 are ties."""
     answers = all_rankings(labels)
     objective = answers.feature @ scores + weight * (1.0 - metric)
     best = objective.max()
@@ -74,7 +74,7 @@ def maximize(scores: np.ndarray, labels: tuple[int, ...], weight: float = 0.0, m
 
 
 def tie_rule_feature(optimum: Optimum, scores: np.ndarray, labels: tuple[int, ...]) -> np.ndarray:
-    """Mean of the least and the greatest maximizer, then over samples of equal label and equal score."""
+    """Return the mean of the least and the greatest maximizer, averaged over samples of equal label and equal score."""
     least = optimum.features[optimum.negatives_above.argmin()]
     greatest = optimum.features[optimum.negatives_above.argmax()]
     feature = (least + greatest) / 2
@@ -83,12 +83,12 @@ def tie_rule_feature(optimum: Optimum, scores: np.ndarray, labels: tuple[int, ..
 
 
 def truth_feature(labels: tuple[int, ...]) -> np.ndarray:
-    """Every positive above every negative."""
+    """Return the feature of the ranking with every positive above every negative."""
     answers = all_rankings(labels)
     return answers.feature[(answers.signs == 1).all(axis=(1, 2)).argmax()]
 
 
 def labels_by_score(scores: np.ndarray, labels: tuple[int, ...]) -> np.ndarray:
-    """Labels from top to end of every permutation that lists the samples by falling score: all the orders of ties, each once."""
+    """Return the labels from top to bottom of every permutation by descending score: all orders of tied samples, each once."""
     orders = all_rankings(labels).orders
     return np.array(labels)[orders[(np.diff(scores[orders], axis=1) <= 0).all(axis=1)]]

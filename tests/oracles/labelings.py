@@ -1,7 +1,7 @@
-"""All labelings, one by one: joint score, metrics and the tie rule, evaluated on every element of ``{0, 1}^n``.
+"""Enumeration of all labelings: joint score, metrics and the tie rule, evaluated on every element of ``{0, 1}^n``.
 
-Independent of the library: no counts of flips, no thresholds, no sorting. The metrics are written by another definition than the
-library's where there is one: sets, rates, correlations.
+Independent of the library: no flips, no thresholds, no sorting. Where a metric has another definition than the library's (by
+sets, rates or correlations), that one is used.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numba
 import numpy as np
 
 Metric = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""``(answers, truth)`` to one value an answer; answers of shape (k, n), truth of shape (n,), bool."""
+"""``(answers, truth) -> values``, one value per answer; answers of shape (k, n), truth of shape (n,), bool."""
 
 
 @functools.cache
 def all_labelings(n: int) -> np.ndarray:
-    """Shape (2^n, n), bool."""
+    """Return all labelings of n samples, bool, shape (2^n, n)."""
     return (np.arange(2**n)[:, None] >> np.arange(n)) % 2 == 1
 
 
@@ -61,7 +61,7 @@ def g_mean(zero_division: float = 1.0) -> Metric:
 
 
 def half_correlation(zero_division: float = 1.0) -> Metric:
-    """``(1 + MCC)/2``, MCC as Pearson's correlation of two 0/1 vectors."""
+    """Return ``(1 + MCC)/2`` as a metric, with MCC as Pearson's correlation of two 0/1 vectors."""
 
     def value(answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
         x, y = answers - answers.mean(axis=1, keepdims=True), truth - truth.mean()
@@ -80,13 +80,13 @@ class Optimum:
 
     value: float
     labels: np.ndarray
-    """All the maximizers, shape (k, n), bool."""
+    """All maximizers, shape (k, n), bool."""
     accidental: bool
-    """The maximizers differ in loss, so F and L happen to balance: in floating point the last bit decides such a tie."""
+    """Whether the maximizers differ in loss, so that F and L balance by chance: rounding decides such a tie."""
 
 
 def maximize(scores: np.ndarray, weights: np.ndarray, weight: float = 0.0, metric: np.ndarray | float = 0.0) -> Optimum:
-    """Maximize ``sum v s y + weight * (1 - metric)`` over all labelings; within rounding is a tie."""
+    """Maximize ``sum v s y + weight * (1 - metric)`` over all labelings; a difference within rounding is a tie."""
     answers = all_labelings(len(scores))
     objective = answers @ (weights * scores) + weight * (1.0 - metric)
     best = objective.max()
@@ -96,11 +96,11 @@ def maximize(scores: np.ndarray, weights: np.ndarray, weight: float = 0.0, metri
 
 
 def tie_rule_labels(optimum: Optimum, scores: np.ndarray, truth: np.ndarray, sign: int) -> np.ndarray | None:
-    """Mean labels by the rule, or None where the rule does not single out one answer.
+    """Return the mean labels by the tie rule, or None where the rule does not single out one answer.
 
-    The fewest changes of the prediction away from zero; of the samples at zero the mean of the least and the greatest number of
-    changes toward a worse (``sign > 0``) or a better answer, negatives before positives; then the mean over equal label and
-    score.
+    The rule takes the fewest flips of samples away from zero; of the samples at zero it takes the mean of the least and the
+    greatest number of flips toward a worse (``sign > 0``) or a better answer, negatives before positives; then it averages over
+    samples of equal label and score.
     """
     zero = scores == 0
     changes = ((optimum.labels != (scores > 0)) & ~zero).sum(axis=1)
@@ -117,17 +117,17 @@ def tie_rule_labels(optimum: Optimum, scores: np.ndarray, truth: np.ndarray, sig
 
 @numba.njit(cache=True)
 def exhaustive_table(s, t, weight, jaccard):
-    """``(value, a, b)`` of ``argmax F - weight * M`` over all pairs of counts, M the F1-score or the Jaccard index.
+    """Return ``(value, a, b)`` of ``argmax F - weight * M`` over all pairs of counts, with M the F1-score or the Jaccard index.
 
-    ``s`` and ``t``, positives and negatives, are sorted by falling score; F has the weight 1/P for each sample.
+    ``s`` and ``t``, the scores of positives and negatives, are descending; F has the weight 1/P for each sample.
     """
     positives, negatives = len(s), len(t)
     best, best_a, best_b = -np.inf, 0, 0
-    upper = 0.0
+    positive_sum = 0.0
     for a in range(positives + 1):
         if a > 0:
-            upper += s[a - 1] / positives
-        total = upper
+            positive_sum += s[a - 1] / positives
+        total = positive_sum
         for b in range(negatives + 1):
             if b > 0:
                 total += t[b - 1] / positives

@@ -1,6 +1,6 @@
-"""Metrics straight from their definitions: of a list of labels from the top to the end, and of scores under ties.
+"""Metrics straight from their definitions: of lists of labels from top to bottom, and of scores with ties.
 
-``ranked`` has shape (answers, samples), ``relevant`` is the number of relevant items, those in no list included.
+``ranked`` are the labels, shape (answers, samples); ``relevant`` is the number of relevant items, those in no list included.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def ndcg_at(k: int) -> Metric:
 
 
 def partial_auc(low: float, high: float) -> Metric:
-    """The integral of the true positive rate over false positive rates from ``low`` to ``high``, divided by the width."""
+    """Return the mean of the true positive rate over false positive rates from ``low`` to ``high``, as a metric."""
 
     def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
         result = np.empty(len(ranked))
@@ -58,9 +58,9 @@ def partial_auc(low: float, high: float) -> Metric:
 
 def recall_at_fpr(fpr: float) -> Metric:
     def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
-        false = np.cumsum(1 - ranked, axis=1) / (1 - ranked).sum(axis=1, keepdims=True)
-        found = np.cumsum(ranked, axis=1) / relevant
-        return np.where(false <= fpr + 1e-9, found, 0).max(axis=1)
+        false_positive_rate = np.cumsum(1 - ranked, axis=1) / (1 - ranked).sum(axis=1, keepdims=True)
+        recall = np.cumsum(ranked, axis=1) / relevant
+        return np.where(false_positive_rate <= fpr + 1e-9, recall, 0).max(axis=1)
 
     return metric
 
@@ -71,10 +71,10 @@ def reciprocal_rank(ranked: np.ndarray, relevant: int) -> np.ndarray:
 
 def precision_at_recall(recall: float) -> Metric:
     def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
-        found = np.cumsum(ranked, axis=1)
-        reached = found / relevant >= recall - 1e-9
+        true_positives = np.cumsum(ranked, axis=1)
+        reached = true_positives / relevant >= recall - 1e-9
         first = reached.argmax(axis=1)
-        precision = np.take_along_axis(found, first[:, None], 1)[:, 0] / (first + 1)
+        precision = np.take_along_axis(true_positives, first[:, None], 1)[:, 0] / (first + 1)
         return np.where(reached.any(axis=1), precision, 0.0)
 
     return metric
@@ -90,15 +90,15 @@ def recall_at_k(k: int) -> Metric:
 
 def recall_at_precision(precision: float) -> Metric:
     def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
-        found = np.cumsum(ranked, axis=1)
-        held = found / np.arange(1, ranked.shape[1] + 1) >= precision - 1e-9
-        return np.where(held, found, 0).max(axis=1) / relevant
+        true_positives = np.cumsum(ranked, axis=1)
+        reached = true_positives / np.arange(1, ranked.shape[1] + 1) >= precision - 1e-9
+        return np.where(reached, true_positives, 0).max(axis=1) / relevant
 
     return metric
 
 
 def separable(m: Callable[[int, int], float], perfect: Callable[[int], float]) -> Metric:
-    """``sum m(i, c) / perfect(relevant)`` over the positives, each with its place i among them and the c negatives before it."""
+    """Return ``sum m(i, c) / perfect(relevant)`` as a metric, over positives of rank i among them and below c negatives."""
 
     def metric(ranked: np.ndarray, relevant: int) -> np.ndarray:
         result = np.zeros(len(ranked))
@@ -113,5 +113,5 @@ def separable(m: Callable[[int, int], float], perfect: Callable[[int], float]) -
 
 
 def threshold_points(scores: np.ndarray, labels: np.ndarray) -> list[tuple[int, int]]:
-    """(true positives, false positives) of every threshold, from the highest down."""
+    """Return (true positives, false positives) of every threshold, from the highest down."""
     return [(int(labels[scores >= cut].sum()), int((1 - labels)[scores >= cut].sum())) for cut in np.unique(scores)[::-1]]

@@ -1,6 +1,6 @@
-"""All the structures of a small instance, one by one: simple paths, monotone paths, matchings.
+"""Enumeration of all structures of a small instance: simple paths, monotone paths, matchings.
 
-Independent of the library: found by walking and by permuting, never by minimizing anything.
+Independent of the library: by walks and permutations, without any minimization.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Vertex = tuple[int, int]
 
 
 def _walk(path: list[Vertex], end: Vertex, shape: Vertex, moves: list[Vertex]) -> Iterator[list[Vertex]]:
-    """Every way to go on from ``path`` to ``end`` without coming back to a vertex."""
+    """Yield every continuation of ``path`` to ``end`` that visits no vertex twice."""
     if path[-1] == end:
         yield path
         return
@@ -39,7 +39,7 @@ def _indicators(paths: Iterator[list[Vertex]], shape: Vertex) -> np.ndarray:
 
 @functools.cache
 def all_paths(shape: Vertex, neighbours: int, start: Vertex = (0, 0), end: Vertex | None = None) -> np.ndarray:
-    """Vertex sets of all the simple paths, corner to corner unless told, one a row."""
+    """Return indicators of the vertex sets of all simple paths, corner to corner by default, one per row."""
     steps = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0) and (neighbours == 8 or i == 0 or j == 0)]
     end = (shape[0] - 1, shape[1] - 1) if end is None else end
     return _indicators(_walk([start], end, shape, steps), shape)
@@ -47,14 +47,14 @@ def all_paths(shape: Vertex, neighbours: int, start: Vertex = (0, 0), end: Verte
 
 @functools.cache
 def all_monotone_paths(shape: Vertex, diagonal: bool) -> np.ndarray:
-    """Vertex sets of all the paths from the first corner to the last that go down or right."""
+    """Return indicators of the vertex sets of all paths from the first corner to the last that go down or right, one per row."""
     steps = [(0, 1), (1, 0), *([(1, 1)] if diagonal else [])]
     return _indicators(_walk([(0, 0)], (shape[0] - 1, shape[1] - 1), shape, steps), shape)
 
 
 @functools.cache
 def all_matchings(shape: Vertex) -> np.ndarray:
-    """Matrices of all the ways to match every element of the shorter side, one a row."""
+    """Return the flat matrices of all matchings that cover the shorter side, one per row."""
     m, n = shape
     rows = []
     for columns in itertools.permutations(range(max(m, n)), min(m, n)):
@@ -65,7 +65,7 @@ def all_matchings(shape: Vertex) -> np.ndarray:
 
 
 def structure_answers(structures: np.ndarray, target: np.ndarray, loss: str) -> Answers:
-    """Features and losses of all the structures: Hamming to the true one, or cost and regret under true costs."""
+    """Return features and losses of all structures: Hamming loss to the true one, or cost or regret under the true costs."""
     target = target.reshape(-1)
     if loss == "hamming":
         losses = np.abs(structures - target).mean(axis=1)

@@ -1,7 +1,7 @@
-"""The textbook dynamic program for average precision: all P x N cells, as the paper's figure 2 gives it, and a lean form of it.
+"""The textbook dynamic program for average precision over all P x N cells, as in the paper's figure 2, and a lean form of it.
 
-Independent of the library: it knows nothing of counts, of one-sidedness or of stable increments. Rows are positives, columns
-negatives, both sorted by falling score; ``h(i, j)`` is the best value for the first i positives and j negatives.
+Independent of the library: it uses neither counts nor one-sidedness nor stable increments. Rows are positives, columns
+negatives, both by descending score; ``h(i, j)`` is the best value for the first i positives and j negatives.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 @numba.njit(cache=True)
 def textbook_table(s, t, weight):
-    """``(value, counts)`` of ``argmax_y F(y) - weight * AP(y)``: the constant ``weight`` of ``L = 1 - AP`` is left out."""
+    """Return value and counts of ``argmax_y F(y) - weight * AP(y)``; the constant ``weight`` of ``L = 1 - AP`` is left out."""
     P, N = len(s), len(t)
     h = np.full((P + 1, N + 1), -np.inf)
     from_positive = np.zeros((P + 1, N + 1), np.bool_)
@@ -50,7 +50,7 @@ def textbook_table(s, t, weight):
 
 @numba.njit(cache=True)
 def lean_table(s, t, weight):
-    """The same recursion in one pass: B, G and h as single rows, one byte a cell for the way back."""
+    """Return the same by one pass with B, G and h as single rows and one byte per cell for backtracking."""
     P, N = len(s), len(t)
     scale = 1.0 / (P * N)
     h = np.empty(N + 1)

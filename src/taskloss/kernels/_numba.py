@@ -1,4 +1,4 @@
-"""How every kernel is compiled: once on a machine, without the interpreter lock, never with numba's own threads."""
+"""Compilation of kernels: cached on disk, without the interpreter lock, never with numba's own threads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import numba
 import numba.extending
 
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
-"""A function that kernels call, and that writes their machine code; its first argument is not for the caller."""
+"""Decorator of a function that emits LLVM code into the kernels that call it; calls omit its first argument."""
 
 
 def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
-    """Compile ``function`` with numba and keep the machine code on disk.
+    """Compile ``function`` with numba and cache the machine code on disk; ``extra`` are further options of ``numba.njit``.
 
-    ``nogil`` lets a data loader or a server thread run meanwhile. ``parallel=True`` is never used: a process forked after
-    it dies, and concurrent calls abort. Where no folder can hold the compiled code (a read-only installation without
-    a home), the kernel still works and is compiled again in each process.
+    ``nogil`` lets other threads (a data loader, a server) run meanwhile. ``parallel=True`` is never used: a process forked after
+    it dies, and concurrent calls abort. Where no folder is writable (a read-only installation without a home folder), the
+    kernel still works but each process compiles it again.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **extra}
     try:
@@ -31,16 +31,16 @@ def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
     except RuntimeError:
         _warn_no_cache()
         return numba.njit(**options)(function)
-    # numba keeps machine code as long as the kernel's own file is unchanged; but a kernel contains the kernels that it calls.
+    # numba reuses machine code while the kernel's own file is unchanged, but the code also contains the kernels that it calls.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         cache_file._source_stamp = _source_stamp(Path(function.__code__.co_filename))
-        cache_file._load_index = functools.partial(_index_or_nothing, cache_file._load_index)
+        cache_file._load_index = functools.partial(_load_index_or_empty, cache_file._load_index)
     return dispatcher
 
 
-def _index_or_nothing(load_index: Callable[[], Any]) -> Any:
-    """What is on disk, or nothing if it cannot be read: after an update it may name classes that are no more."""
+def _load_index_or_empty(load_index: Callable[[], Any]) -> Any:
+    """Load a cache index; return an empty one if it cannot be read, as when it names classes that an update has removed."""
     try:
         return load_index()
     except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
@@ -48,48 +48,50 @@ def _index_or_nothing(load_index: Callable[[], Any]) -> Any:
 
 
 def inlined_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A small kernel of the innermost loop, compiled into its callers."""
+    """Compile a small kernel that LLVM inlines into its callers: for innermost loops."""
     return kernel(function, forceinline=True)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that only kernels call: without the entry from Python, which takes long to compile for many arguments."""
+    """Compile a kernel that only kernels call, without the wrapper for Python, which is slow to compile for many arguments."""
     return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An inner kernel that makes no array and returns none (numba refuses it otherwise), so that it need not count references.
+    """Compile an inner kernel without reference counting: less code, which compiles sooner and runs faster.
 
-    That makes less code, which is compiled sooner and runs faster.
+    The kernel must neither allocate nor return an array; numba refuses it otherwise.
     """
     return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 
 
 def merged_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An inner kernel that is called in one place and becomes part of its caller before that is compiled.
+    """Merge an inner kernel with a single call site into its caller before numba compiles that.
 
-    A kernel is compiled again with each that calls it, so every level of calls costs the time of all below it once more.
+    A kernel is compiled again within each caller, so every level of calls adds the compile time of all the levels below it.
     """
     return numba.njit(inline="always", nogil=True, error_model="numpy")(function)
 
 
 @functools.cache
 def _source_stamp(path: Path) -> str:
-    """Digest of a file and of every file of this package that it imports, directly or not: whatever its kernels are made from.
+    """Return a digest of a file and of every file of this package that it imports, directly or indirectly.
 
-    So a change of one kernel outdates the kernels that contain it, wherever in the package they are, and no others.
+    A kernel's machine code is made from these files and no others. So an edit outdates the cached kernels that contain the
+    edited one, wherever in the package they are, and leaves the rest valid.
     """
     package = Path(__file__).parents[1]
     sources: dict[Path, bytes] = {}
-    waiting = [path]
-    while waiting:
-        file = waiting.pop()
+    unread = [path]
+    while unread:
+        file = unread.pop()
         if file not in sources and file.is_file():
             sources[file] = file.read_bytes()
             for module, names in _PACKAGE_IMPORTS.findall(sources[file].decode()):
-                folder = package.joinpath(*module.split(".")[1:])
-                waiting.append(folder.with_suffix(".py"))
-                waiting.extend(folder / f"{name}.py" for name in re.findall(r"\w+", names))
+                # ``from package.a import b``: b is a name in a.py, or the file a/b.py.
+                module_path = package.joinpath(*module.split(".")[1:])
+                unread.append(module_path.with_suffix(".py"))
+                unread.extend(module_path / f"{name}.py" for name in re.findall(r"\w+", names))
     return hashlib.sha256(b"".join(sources[file] for file in sorted(sources))).hexdigest()
 
 
@@ -100,6 +102,7 @@ _warned = False
 
 
 def _warn_no_cache() -> None:
+    """Warn, once per process, that compiled kernels cannot be cached."""
     global _warned
     if not _warned:
         _warned = True

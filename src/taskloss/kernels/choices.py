@@ -1,24 +1,25 @@
-r"""Choosing k of K classes for each sample, and the same with the loss added to the scores.
+r"""Multi-class inference: choosing k of K classes for each sample, with or without the loss added to the scores.
 
 An answer for one sample is a set S of k classes, its feature ``psi`` the indicator of S, its joint score
-:math:`F = \sum_{j \in S} s_j`. Both losses here are linear in ``psi``:
+:math:`F = \sum_{c \in S} s_c`. Both losses here are linear in ``psi``, with t the target and w the weight of the loss:
 
-- cost matrix, k = 1: :math:`L = \sum_j \psi_j\, \mathrm{cost}[t, j]`, so
-  :math:`F + wL = \sum_j \psi_j (s_j + w\, \mathrm{cost}[t, j])`;
+- cost matrix, k = 1: :math:`L = \sum_c \psi_c\, \mathrm{cost}[t, c]`, so
+  :math:`F + wL = \sum_c \psi_c (s_c + w\, \mathrm{cost}[t, c])`;
 - top-k error: :math:`L = [t \notin S] = 1 - \psi_t`, so
-  :math:`F + wL = w + \sum_j \psi_j (s_j - w [j = t])`.
+  :math:`F + wL = w + \sum_c \psi_c (s_c - w [c = t])`.
 
-A linear function of ``psi`` over the sets of size k is maximized by the k largest *keys*, whatever the sign of w: augmented
-inference is exact, and is the prediction of shifted scores. (With k = 1 the second form is the first one with 0/1 costs.)
+The coefficients of ``psi`` are the *keys* of the classes. A linear function of ``psi`` over the sets of size k is maximized by
+the k largest keys, whatever the sign of w: augmented inference is exact, and it is the prediction of shifted scores. (With k = 1
+the second form is the first one with 0/1 costs.)
 
 **Ties.** The maximizing sets all contain the classes with keys above the k-th largest, the *threshold*, and any of those with
 a key equal to it. The feature is the mean over all the maximizing sets: 1 above the threshold, ``(k - above) / tied`` at it. So
 the order of the classes never matters.
 
-**Rounding.** Keys are differences to the prediction's threshold. They are exact for the classes that compete for a place, so
-equal scores of 1e30 still see a cost of 1.
+**Rounding.** Keys are measured from the prediction's threshold. These differences are exact for the classes whose membership is
+in question, so equal scores of 1e30 still see a cost of 1.
 
-Arrays: scores ``(outer, K, inner)``; everything of a sample ``(outer, inner)``.
+Shapes: scores ``(outer, K, inner)``; arrays with one value per sample ``(outer, inner)``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from taskloss.kernels._numba import inlined_kernel, kernel
 IGNORED = -1
 """The target of samples that take no part: their features, losses and joint scores are zero."""
 TRUTH = -np.inf
-"""The weight that puts the target into the answer and fills the other places by score."""
+"""The weight for which the answer is the target and the k - 1 other classes with the highest scores."""
 
 
 class Samples(NamedTuple):
@@ -43,9 +44,9 @@ class Samples(NamedTuple):
     target: np.ndarray
     """Class indices or ``IGNORED``, int64, ``(outer, inner)``."""
     cost: np.ndarray
-    """Cost of each answer (column) for each target (row), float64 ``(K, K)``; empty for the error of the top k."""
+    """Cost of each answer (column) for each target (row), float64 ``(K, K)``; empty for the top-k error."""
     reference: np.ndarray
-    """What keys are counted from, float64 ``(outer, inner)``."""
+    """What keys are measured from: the prediction's threshold, float64 ``(outer, inner)``."""
 
 
 class Choice(NamedTuple):
@@ -59,83 +60,85 @@ class Choice(NamedTuple):
 
 
 @inlined_kernel
-def _key(samples, sample, k, weight):
+def _key(samples, sample, c, weight):
+    """Return the key of class ``c``: its score from the reference, with the loss at this weight."""
     b, j = sample
-    gap = np.float64(samples.scores[b, k, j]) - samples.reference[b, j]
+    gap = np.float64(samples.scores[b, c, j]) - samples.reference[b, j]
     if weight == 0.0:
         return gap
     target = samples.target[b, j]
     if weight == TRUTH:
-        return np.inf if k == target else gap
+        return np.inf if c == target else gap
     if samples.cost.shape[0] > 0:
-        return gap + weight * samples.cost[target, k]
-    return gap - weight if k == target else gap
+        return gap + weight * samples.cost[target, c]
+    return gap - weight if c == target else gap
 
 
 @inlined_kernel
-def _feature(samples, sample, k, choice):
-    key = _key(samples, sample, k, choice.weight)
+def _feature(samples, sample, c, choice):
+    """Return ``psi`` of class ``c``."""
+    key = _key(samples, sample, c, choice.weight)
     threshold = choice.threshold[sample]
     return 1.0 if key > threshold else (choice.share[sample] if key == threshold else 0.0)
 
 
 @kernel
-def choose(samples, places, weight):
-    """The answer with ``places`` classes that maximizes ``F + weight * L``; weight 0 for the prediction, or ``TRUTH``."""
+def choose(samples, k, weight):
+    """Return the :class:`Choice` of ``k`` classes that maximizes ``F + weight * L``; 0 is for the prediction, or ``TRUTH``."""
     outer, _, inner = samples.scores.shape
     threshold, share = np.zeros((outer, inner)), np.zeros((outer, inner))
-    largest = np.empty(places)
+    largest = np.empty(k)
     for b in range(outer):
         for j in range(inner):
             if samples.target[b, j] != IGNORED:
-                if places == 1:
+                if k == 1:
                     threshold[b, j], share[b, j] = _largest_key(samples, (b, j), weight)
                 else:
-                    threshold[b, j], share[b, j] = _last_of_largest_keys(samples, (b, j), weight, largest)
+                    threshold[b, j], share[b, j] = _kth_largest_key(samples, (b, j), weight, largest)
     return Choice(weight, threshold, share)
 
 
 @inlined_kernel
 def _largest_key(samples, sample, weight):
-    """The largest key and the share of each class that has it: one place, found without branches."""
+    """Return the largest key and the share of each class that has it: k = 1, without branches."""
     best = -np.inf
-    for k in range(samples.scores.shape[1]):
-        best = max(best, _key(samples, sample, k, weight))
+    for c in range(samples.scores.shape[1]):
+        best = max(best, _key(samples, sample, c, weight))
     tied = 0
-    for k in range(samples.scores.shape[1]):
-        tied += _key(samples, sample, k, weight) == best
+    for c in range(samples.scores.shape[1]):
+        tied += _key(samples, sample, c, weight) == best
     return best, 1.0 / tied
 
 
 @inlined_kernel
-def _last_of_largest_keys(samples, sample, weight, largest):
-    """The last of the ``len(largest)`` largest keys, and the share of each class that has it in the places that are left."""
-    places = len(largest)
-    # The largest keys so far, falling, and how many equal to the last of them found no place.
+def _kth_largest_key(samples, sample, weight, largest):
+    """Return the k-th largest key, k = ``len(largest)``, and the share of each class that has it; ``largest`` is overwritten."""
+    k = len(largest)
+    # ``largest`` holds the largest keys so far, descending; ``left_out`` counts the keys equal to its last that are not in it.
     filled, left_out = 0, 0
-    for k in range(samples.scores.shape[1]):
-        key = _key(samples, sample, k, weight)
-        if filled < places:
+    for c in range(samples.scores.shape[1]):
+        key = _key(samples, sample, c, weight)
+        if filled < k:
             filled += 1
-        elif key <= largest[places - 1]:
-            left_out += key == largest[places - 1]
+        elif key <= largest[k - 1]:
+            left_out += key == largest[k - 1]
             continue
         else:
-            left_out = left_out + 1 if largest[places - 2] == largest[places - 1] else 0
-        place = filled - 1
-        while place > 0 and largest[place - 1] < key:
-            largest[place] = largest[place - 1]
-            place -= 1
-        largest[place] = key
+            left_out = left_out + 1 if largest[k - 2] == largest[k - 1] else 0
+        slot = filled - 1
+        while slot > 0 and largest[slot - 1] < key:
+            largest[slot] = largest[slot - 1]
+            slot -= 1
+        largest[slot] = key
     inside = 1
-    while inside < places and largest[places - 1 - inside] == largest[places - 1]:
+    while inside < k and largest[k - 1 - inside] == largest[k - 1]:
         inside += 1
-    return largest[places - 1], inside / (inside + left_out)
+    return largest[k - 1], inside / (inside + left_out)
 
 
 @kernel
 def losses(samples, choice):
-    """The mean loss of the maximizing sets, ``(outer, inner)``."""
+    """Return the mean loss of the maximizing sets, float64 ``(outer, inner)``."""
     outer, classes, inner = samples.scores.shape
     result = np.zeros((outer, inner))
     for b in range(outer):
@@ -147,15 +150,18 @@ def losses(samples, choice):
                 result[b, j] = 1.0 - _feature(samples, (b, j), target, choice)
                 continue
             total = 0.0
-            for k in range(classes):
-                total += _feature(samples, (b, j), k, choice) * samples.cost[target, k]
+            for c in range(classes):
+                total += _feature(samples, (b, j), c, choice) * samples.cost[target, c]
             result[b, j] = total
     return result
 
 
 @kernel
 def score_differences(samples, choice, other):
-    """``F(choice) - F(other)``, ``(outer, inner)``. Both have equally many classes, so scores may be counted from anywhere."""
+    """Return ``F(choice) - F(other)``, float64 ``(outer, inner)``.
+
+    Both have k classes, so the scores may be measured from any reference.
+    """
     outer, classes, inner = samples.scores.shape
     result = np.zeros((outer, inner))
     for b in range(outer):
@@ -163,23 +169,23 @@ def score_differences(samples, choice, other):
             if samples.target[b, j] == IGNORED:
                 continue
             total = 0.0
-            for k in range(classes):
-                difference = _feature(samples, (b, j), k, choice) - _feature(samples, (b, j), k, other)
+            for c in range(classes):
+                difference = _feature(samples, (b, j), c, choice) - _feature(samples, (b, j), c, other)
                 if difference != 0.0:
-                    total += difference * _key(samples, (b, j), k, 0.0)
+                    total += difference * _key(samples, (b, j), c, 0.0)
             result[b, j] = total
     return result
 
 
 @kernel
 def write_feature_differences(samples, choice, other, factor, out):
-    """``factor * (psi(choice) - psi(other))``, factor ``(outer, inner)``, into ``out`` of the shape of the scores."""
+    """Write ``factor * (psi(choice) - psi(other))`` to ``out``, of the scores' shape; ``factor`` is ``(outer, inner)``."""
     outer, classes, inner = samples.scores.shape
     for b in range(outer):
         for j in range(inner):
             ignored = samples.target[b, j] == IGNORED
-            for k in range(classes):
+            for c in range(classes):
                 difference = 0.0
                 if not ignored:
-                    difference = _feature(samples, (b, j), k, choice) - _feature(samples, (b, j), k, other)
-                out[b, k, j] = factor[b, j] * difference
+                    difference = _feature(samples, (b, j), c, choice) - _feature(samples, (b, j), c, other)
+                out[b, c, j] = factor[b, j] * difference

@@ -15,11 +15,19 @@ _COLUMN_STEPS = np.array([1, -1, 0, 0, 1, -1, 1, -1])
 
 @kernel
 def shortest_paths(costs, neighbours, start, end):
-    """The cheapest path from ``start`` to ``end`` of each grid, by Dijkstra's algorithm.
+    """Return the cheapest path from ``start`` to ``end`` of each grid, by Dijkstra's algorithm.
 
-    Parameters: ``costs`` of entering a vertex, float64 ``(R, H, W)``, none negative; ``neighbours`` 4 or 8; ``start`` and ``end``
-    pairs of row and column. The cost of a path is that of its vertices, both ends included. Among equally cheap paths the
-    choice depends on the costs alone.
+    The cost of a path is the sum over its vertices, both ends included. Among equally cheap paths the choice depends on the
+    costs alone.
+
+    Args:
+        costs: of the vertices, nonnegative, float64 ``(R, H, W)``.
+        neighbours: 4, or 8 with the diagonals.
+        start: row and column of the first vertex.
+        end: row and column of the last vertex.
+
+    Returns:
+        1 on the vertices of the path and 0 elsewhere, float64 ``(R, H, W)``.
 
     >>> shortest_paths(np.array([[[1.0, 9.0], [1.0, 1.0]]]), 4, (0, 0), (1, 1))[0].tolist()
     [[1.0, 0.0], [1.0, 1.0]]
@@ -55,10 +63,11 @@ def shortest_paths(costs, neighbours, start, end):
 
 @kernel
 def monotone_paths(scores, diagonal):
-    """The path of highest total score from the first vertex to the last that moves right, down and (``diagonal``) both at once.
+    """Return the path of highest total score from the first vertex to the last, moving right, down or (``diagonal``) both.
 
-    ``best[i, j] = scores[i, j] + max(best[i - 1, j - 1], best[i - 1, j], best[i, j - 1])``, for scores of any sign, float64
-    ``(R, H, W)``. Of equally good steps the diagonal is taken before the vertical and the horizontal one.
+    By the recursion ``best[i, j] = scores[i, j] + max(best[i - 1, j - 1], best[i - 1, j], best[i, j - 1])``, for scores of any
+    sign, float64 ``(R, H, W)``; the result is 1 on the path and 0 elsewhere, of the same shape. Of equally good steps the
+    diagonal one is preferred to the vertical one, and that to the horizontal one.
 
     >>> monotone_paths(np.array([[[0.0, -1.0, 0.0], [0.0, 2.0, 0.0]]]), True)[0].tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
@@ -72,7 +81,7 @@ def monotone_paths(scores, diagonal):
         for i in range(1, height + 1):
             for j in range(1, width + 1):
                 before = max(best[i - 1, j], best[i, j - 1])
-                # Before the first vertex there is nothing: its only way in is the corner.
+                # Without diagonal steps, only the first vertex is entered from the corner cell, whose value is 0.
                 if diagonal or (i == 1 and j == 1):
                     before = max(before, best[i - 1, j - 1])
                 best[i, j] = scores[r, i - 1, j - 1] + before

@@ -1,4 +1,4 @@
-"""Rows of different lengths, one after another in a flat array."""
+"""Ragged arrays: rows of different lengths, one after another in a flat array."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-#: How many values of a caller's function are asked for at a time, unless one row has more.
 BLOCK_CELLS = 2**18
+"""The most values that a caller's function is asked for in one call, unless a single row has more."""
 
 
 def places(lengths: np.ndarray) -> np.ndarray:
-    """The place of each element within its row, from 0.
+    """Return the index of each element within its row, from 0.
 
     >>> places(np.array([2, 0, 3])).tolist()
     [0, 1, 0, 1, 2]
@@ -21,7 +21,7 @@ def places(lengths: np.ndarray) -> np.ndarray:
 
 
 def blocks(lengths: np.ndarray, cells: int | None = None) -> Iterator[slice]:
-    """All the rows in turn, as many at a time as ``cells`` (:data:`BLOCK_CELLS`) can hold, at least one.
+    """Yield slices of consecutive rows, each of at most ``cells`` (:data:`BLOCK_CELLS`) elements or of a single row.
 
     >>> list(blocks(np.array([2, 1, 3, 9, 1]), cells=4))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]

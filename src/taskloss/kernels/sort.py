@@ -1,8 +1,8 @@
-"""Sorting: scores to two descending lists a ranking, positives and negatives.
+"""Sorting: one list of positives and one of negatives per ranking, each from the highest score to the lowest.
 
-Sorting is the floor under every ranking loss. A float32 score and its position fit into one 64-bit integer (order-preserving
-bits of the score above, the position below), and numpy sorts such integers many times faster than any sort that
-has to carry a permutation along.
+Sorting bounds the speed of every ranking loss from below. A float32 score and the index of its sample fit into one 64-bit integer
+(order-preserving bits of the score above, the index below), and numpy sorts such integers many times faster than any sort
+that has to carry a permutation along.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inlined_kernel, kernel
 
 NEGATIVE, POSITIVE, IGNORED = 0, 1, 2
 
@@ -19,33 +19,49 @@ NEGATIVE, POSITIVE, IGNORED = 0, 1, 2
 class TwoLists(NamedTuple):
     """The samples of R rankings, split by label; within a ranking from the highest score to the lowest.
 
-    Ranking ``r`` owns ``positives[positive_start[r]:positive_start[r + 1]]``, and likewise its negatives. The ``*_index``
-    arrays say where each sample stands in the flat input.
+    Ranking ``r`` owns ``positives[positive_start[r]:positive_start[r + 1]]``, and likewise its negatives.
     """
 
     positives: np.ndarray
+    """Scores of the positives, float64 ``(P,)``."""
     negatives: np.ndarray
+    """Scores of the negatives, float64 ``(N,)``."""
     positive_index: np.ndarray
+    """Index of each positive in the flat input, int64 ``(P,)``."""
     negative_index: np.ndarray
+    """Index of each negative in the flat input, int64 ``(N,)``."""
     positive_start: np.ndarray
+    """Where the positives of each ranking begin, int64 ``(R + 1,)``."""
     negative_start: np.ndarray
+    """Where the negatives of each ranking begin, int64 ``(R + 1,)``."""
 
     def positive_counts(self) -> np.ndarray:
-        """Positives of each ranking, shape ``(R,)``."""
+        """Return the number of positives of each ranking, int64 ``(R,)``."""
         return self.positive_start[1:] - self.positive_start[:-1]
 
     def negative_counts(self) -> np.ndarray:
-        """Negatives of each ranking, shape ``(R,)``."""
+        """Return the number of negatives of each ranking, int64 ``(R,)``."""
         return self.negative_start[1:] - self.negative_start[:-1]
 
 
+@inlined_kernel
+def scores_of(lists, r):
+    """Return views of the positives' and of the negatives' scores of ranking ``r``."""
+    s = lists.positives[lists.positive_start[r] : lists.positive_start[r + 1]]
+    t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
+    return s, t
+
+
 def split_by_label(scores: np.ndarray, labels: np.ndarray, owner: np.ndarray, rankings: int) -> TwoLists:
-    """Sort flat ``scores`` and deal them out to the two lists of each ranking.
+    """Sort flat ``scores`` and distribute them to the two lists of each ranking.
 
-    One sort serves all the rankings: dealing the sorted samples out in order keeps each list sorted.
+    One sort serves all the rankings: distributing the sorted samples in order keeps each list sorted.
 
-    Parameters: ``scores`` float32 or float64, ``labels`` uint8 (``NEGATIVE``, ``POSITIVE`` or ``IGNORED``), ``owner`` int64, the
-    ranking of each sample (empty when there is only one ranking); all of shape ``(n,)``.
+    Args:
+        scores: float32 or float64, ``(n,)``.
+        labels: ``NEGATIVE``, ``POSITIVE`` or ``IGNORED``, uint8 ``(n,)``.
+        owner: the ranking of each sample, int64 ``(n,)``; empty when there is only one ranking.
+        rankings: the number R of rankings.
 
     >>> lists = split_by_label(np.array([0.1, 0.9, 0.5]), np.array([1, 0, 1], np.uint8), np.empty(0, np.int64), 1)
     >>> lists.positives.tolist(), lists.negatives.tolist()
@@ -55,7 +71,7 @@ def split_by_label(scores: np.ndarray, labels: np.ndarray, owner: np.ndarray, ra
         positive_start = np.array([0, np.count_nonzero(labels == POSITIVE)])
         negative_start = np.array([0, np.count_nonzero(labels == NEGATIVE)])
     else:
-        positive_start, negative_start = _count(labels, owner, rankings)
+        positive_start, negative_start = _starts(labels, owner, rankings)
     lists = TwoLists(
         positives=np.empty(positive_start[-1]),
         negatives=np.empty(negative_start[-1]),
@@ -70,12 +86,13 @@ def split_by_label(scores: np.ndarray, labels: np.ndarray, owner: np.ndarray, ra
         keys.sort()
     else:
         keys = np.argsort(-scores).view(np.uint64)
-    _deal(keys, packed, scores, labels, owner, positive_start[:-1].copy(), negative_start[:-1].copy(), *lists[:4])
+    _distribute(keys, packed, scores, labels, owner, positive_start[:-1].copy(), negative_start[:-1].copy(), *lists[:4])
     return lists
 
 
 @kernel
-def _count(labels, owner, rankings):
+def _starts(labels, owner, rankings):
+    """Return where each ranking begins in the lists of positives and of negatives, each ``(R + 1,)``."""
     positive_start = np.zeros(rankings + 1, np.int64)
     negative_start = np.zeros(rankings + 1, np.int64)
     for i in range(len(labels)):
@@ -90,33 +107,50 @@ def _count(labels, owner, rankings):
 
 
 @kernel
-def _pack(scores, labels, kept):
-    """One integer a sample that is not ignored: the score's bits so that a higher score is a lower number, label, position."""
-    keys = np.empty(kept, np.uint64)
+def _pack(scores, labels, count):
+    """Return one uint64 key for each of the ``count`` samples that are not ignored, ascending where the score descends.
+
+    The upper 32 bits are the score, order reversed; below them 1 bit of label and 31 bits of index.
+    """
+    keys = np.empty(count, np.uint64)
     # Adding zero turns -0.0 into 0.0: the two are one score, so they must be one key.
     bits = (scores + np.float32(0.0)).view(np.uint32)
-    place = 0
+    filled = 0
     for i in range(len(scores)):
         if labels[i] != IGNORED:
-            keys[place] = (np.uint64(_flip(bits[i])) << np.uint64(32)) | (np.uint64(labels[i]) << np.uint64(31)) | np.uint64(i)
-            place += 1
+            keys[filled] = (np.uint64(_flip(bits[i])) << np.uint64(32)) | (np.uint64(labels[i]) << np.uint64(31)) | np.uint64(i)
+            filled += 1
     return keys
 
 
 @kernel
 def _flip(word):
-    """Float bits to an order-reversing integer and back: the map is its own inverse."""
+    """Map the bits of a float to an integer of reversed order, or back: the map is its own inverse."""
     return word if word & np.uint32(0x80000000) else np.uint32(0x7FFFFFFF) - word
 
 
 @kernel
-def _deal(
+def _distribute(
     keys, packed, scores, labels, owner, next_positive, next_negative, positives, negatives, positive_index, negative_index
 ):
-    """Walk the sorted keys (packed, or plain positions) and append each sample to its list."""
+    """Append each sample to its list, in the order of the sorted keys.
+
+    Args:
+        keys: of :func:`_pack`, or indices of samples; uint64, read.
+        packed: whether the keys are packed.
+        scores: of all samples, ``(n,)``, read.
+        labels: of all samples, uint8 ``(n,)``, read.
+        owner: ranking of each sample, int64 ``(n,)`` or empty, read.
+        next_positive: where the next positive of each ranking goes, int64 ``(R,)``, overwritten.
+        next_negative: the same for negatives.
+        positives: as in :class:`TwoLists`, written, like the three arguments below.
+        negatives: see there.
+        positive_index: see there.
+        negative_index: see there.
+    """
     for key in keys:
         if packed:
-            # Unpacking spares the walk two random reads a sample, which would cost more than the sort.
+            # Unpacking saves two random reads per sample, which would cost more than the sort.
             i = np.int64(key & np.uint64(0x7FFFFFFF))
             score = np.float64(np.uint32(_flip(np.uint32(key >> np.uint64(32)))).view(np.float32))
             label = np.uint8((key >> np.uint64(31)) & np.uint64(1))
@@ -126,12 +160,12 @@ def _deal(
             label = labels[i]
         ranking = owner[i] if len(owner) > 0 else 0
         if label == POSITIVE:
-            place = next_positive[ranking]
-            positives[place] = score
-            positive_index[place] = i
-            next_positive[ranking] = place + 1
+            slot = next_positive[ranking]
+            positives[slot] = score
+            positive_index[slot] = i
+            next_positive[ranking] = slot + 1
         elif label == NEGATIVE:
-            place = next_negative[ranking]
-            negatives[place] = score
-            negative_index[place] = i
-            next_negative[ranking] = place + 1
+            slot = next_negative[ranking]
+            negatives[slot] = score
+            negative_index[slot] = i
+            next_negative[ranking] = slot + 1

@@ -8,18 +8,18 @@ import numpy as np
 
 from taskloss.kernels._numba import kernel
 
-# Above it the grids below could overflow; the terms are then scaled by a power of two, which is exact.
+# Above this value the grids below could overflow; the terms are then scaled by a power of two, which is exact.
 _LARGEST = 2.0**900
 _SHRINK = 2.0**-200
 
 
 @kernel
 def order_free_sum(values):
-    """The sum of float64 ``values``, the same for any order of them.
+    """Return the sum of float64 ``values``, bit for bit the same in any order of them.
 
-    Each term is cut into three slices on fixed grids that depend on the largest term and the number of terms only: the first
-    slice is the term rounded to multiples of ``u``, the next one the rest rounded to a finer grid, and so on. The slices of one
-    grid are small multiples of one power of two, so their sum is exact in any order; only the addition of the
+    Each term is cut into three slices on fixed grids, which depend only on the largest term and the number of terms: the first
+    slice is the term rounded to multiples of ``u``, the second the remainder rounded to a finer grid, and so on. The slices of
+    one grid are small multiples of one power of two, so their sum is exact in any order; only the addition of the
     three totals rounds. (Demmel and Nguyen, *Fast reproducible floating-point summation*, 2013.)
 
     >>> order_free_sum(np.array([1e16, 1.0, -1e16, 1.0]))
@@ -41,17 +41,17 @@ def order_free_sum(values):
     third = _rounder(exponent + 3 * width - 3 * 52)
     totals = np.zeros(3)
     for value in values:
-        rest = value * scale
+        remainder = value * scale
         for k, rounder in enumerate((first, second, third)):
-            piece = (rest + rounder) - rounder
+            piece = (remainder + rounder) - rounder
             totals[k] += piece
-            rest -= piece
+            remainder -= piece
     return ((totals[2] + totals[1]) + totals[0]) / scale
 
 
 @kernel
 def order_free_sums(values, start, stop):
-    """The :func:`order_free_sum` of each segment ``values[start[r] : stop[r]]``."""
+    """Return the :func:`order_free_sum` of each segment ``values[start[r] : stop[r]]``, float64 ``(R,)``."""
     result = np.empty(len(start))
     for r in range(len(start)):
         result[r] = order_free_sum(values[start[r] : stop[r]])
@@ -59,24 +59,24 @@ def order_free_sums(values, start, stop):
 
 
 def order_free_sums_by_owner(values: np.ndarray, owner: np.ndarray, owners: int) -> np.ndarray:
-    """The :func:`order_free_sum` of the values of each owner, shape ``(owners,)``.
+    """Return the :func:`order_free_sum` of the values of each owner, float64 ``(owners,)``.
 
     >>> order_free_sums_by_owner(np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), 3).tolist()
     [2.0, 0.0, 5.0]
     """
     stop = np.cumsum(np.bincount(owner, minlength=owners))
     start = np.concatenate((np.zeros(1, np.int64), stop))[:-1]
-    # A stable sort is linear where the samples of an owner already lie together.
+    # A stable sort takes linear time where the samples of an owner are already contiguous.
     return order_free_sums(values[np.argsort(owner, kind="stable")], start, stop)
 
 
 def summable_unit(*values: np.ndarray) -> float:
-    """A power of two to multiply ``values`` with, so that sums of up to 2^60 of them stay finite; 1 unless some are huge."""
+    """Return a power of two such that sums of up to 2^60 ``values``, multiplied by it, stay finite; 1 unless some are huge."""
     largest = max(float(np.abs(part).max(initial=0.0)) for part in values)
     return 2.0**-64 if largest > 2.0**960 else 1.0
 
 
 @kernel
 def _rounder(exponent):
-    """Adding this number and taking it off again rounds to multiples of ``2^exponent``."""
+    """Return the constant that rounds a float to multiples of ``2^exponent`` when it is added and subtracted again."""
     return math.ldexp(1.5, exponent + 52)

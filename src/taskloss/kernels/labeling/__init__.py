@@ -1,4 +1,4 @@
-"""Kernels of labelings: passes over the samples, confusion counts, and the solvers of loss-augmented inference.
+"""Kernels of labelings: passes over the samples, metrics of confusion counts, and the solvers of loss-augmented inference.
 
-They import numpy, numba and the shared kernels one folder up; never torch.
+They import numpy, numba, one another and the shared kernels one folder up; never torch.
 """

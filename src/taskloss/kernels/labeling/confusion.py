@@ -1,22 +1,22 @@
-r"""Metrics of confusion counts: what a labeling is worth, and how much one sample can change it.
+r"""Metrics of confusion counts: their values, and the most that one sample can change them.
 
-A labeling of P positives and N negatives is seen only through ``a`` true positives and ``b`` false positives:
+A metric depends on a labeling of P positives and N negatives only through its ``a`` true positives and ``b`` false positives:
 
-==================  ===========================================================================
+==================  ============================================================================
 metric              value
-==================  ===========================================================================
+==================  ============================================================================
 accuracy            ``(a + N - b) / (P + N)``
-balanced accuracy   mean of ``a / P`` and ``(N - b) / N``; of one class only the rate there is
+balanced accuracy   mean of ``a / P`` and ``(N - b) / N``; if a class is missing, the rate of the other
 F-beta              ``(1 + beta^2) a / (beta^2 P + a + b)``
 Jaccard             ``a / (P + b)``
 G-mean              ``sqrt(a / P * (N - b) / N)``
 MCC                 ``(a N - b P) / sqrt(P N k (P + N - k))`` with ``k = a + b``
-==================  ===========================================================================
+==================  ============================================================================
 
-All of them grow with a and fall with b. Where a quotient is 0/0, ``zero_division`` stands in its place: F-beta and Jaccard when
-there is neither a positive nor a false positive, a rate of the G-mean when its class is missing. MCC is 0/0 for every labeling of
-one class, and for predictions of one class: as in scikit-learn it is then 0, except that a labeling of one class without
-an error counts ``zero_division``.
+All of them grow with a and fall with b. A quotient 0/0 counts as ``zero_division``: F-beta and Jaccard when there is neither
+a positive nor a false positive, a rate of the G-mean when its class is missing. MCC is 0/0 when all samples, or all
+predictions, belong to one class: as in scikit-learn it is then 0, except that it counts as ``zero_division`` when all samples
+belong to one class and are labeled correctly.
 
 A metric is named by an integer, as in :mod:`taskloss.kernels.ranking.terms`.
 """
@@ -37,7 +37,7 @@ def _ratio(numerator, denominator, zero_division):
 
 @inlined_kernel
 def metric_value(metric, a, b, positives, negatives, beta2, zero_division):
-    """The metric of one labeling; all arguments float64, ``beta2`` is the square of the F-score's beta."""
+    """Return the metric of one labeling; all arguments but ``metric`` float64, ``beta2`` the square of the F-score's beta."""
     if metric == F_BETA:
         return _ratio((1.0 + beta2) * a, beta2 * positives + a + b, zero_division)
     if metric == JACCARD:
@@ -55,21 +55,21 @@ def metric_value(metric, a, b, positives, negatives, beta2, zero_division):
 
 @inlined_kernel
 def _correlation(a, b, positives, negatives, zero_division):
-    """Matthews' correlation; the two ends are exact whatever the roots round to."""
+    """Return Matthews' correlation; 1 and -1 are exact, whatever the roots round to."""
     if a == positives and b == 0.0:
         return 1.0 if positives > 0.0 and negatives > 0.0 else zero_division
-    chosen = a + b
-    left = positives + negatives - chosen
-    if positives == 0.0 or negatives == 0.0 or chosen == 0.0 or left == 0.0:
+    labeled_1 = a + b
+    labeled_0 = positives + negatives - labeled_1
+    if positives == 0.0 or negatives == 0.0 or labeled_1 == 0.0 or labeled_0 == 0.0:
         return 0.0
     if a == 0.0 and b == negatives:
         return -1.0
-    return (a * negatives - b * positives) / (np.sqrt(positives * negatives) * np.sqrt(chosen * left))
+    return (a * negatives - b * positives) / (np.sqrt(positives * negatives) * np.sqrt(labeled_1 * labeled_0))
 
 
 @kernel
 def metric_values(metric, true_positives, false_positives, positives, negatives, beta2, zero_division):
-    """The metric of R labelings; counts of shape ``(R,)``, integers or floats."""
+    """Return the metric of R labelings, float64 ``(R,)``; the four counts are integers or floats ``(R,)``."""
     result = np.empty(len(true_positives))
     for r in range(len(result)):
         a, b = np.float64(true_positives[r]), np.float64(false_positives[r])
@@ -79,16 +79,17 @@ def metric_values(metric, true_positives, false_positives, positives, negatives,
 
 @kernel
 def largest_change(metric, sign, a, b, a_most, b_most, positives, negatives, beta2):
-    r"""The most that the flip of one positive, and of one negative, can change the metric on the way of one update.
+    r"""Return upper bounds of the change of the metric when one positive, and when one negative, flips during an update.
 
-    The positive update (``sign > 0``) only lowers a from ``a_most`` and raises b from ``b``; the negative update only raises a
-    from ``a`` and lowers b from ``b_most``. With ``c = beta^2 P``, F-beta falls with one positive less, or one negative more, by
+    The positive update (``sign > 0``) only lowers a from at most ``a_most`` and raises b from at least ``b``; the negative
+    update only raises a from at least ``a`` and lowers b from at most ``b_most``. With ``c = beta^2 P``, one true positive
+    less, or one false positive more, lowers F-beta by
 
     .. math::
         \frac{(1 + \beta^2)(c + b)}{(c + a + b)(c + a + b - 1)}, \qquad \frac{(1 + \beta^2)\, a}{(c + a + b)(c + a + b + 1)},
 
-    each largest at an end of its ranges or where :func:`_share_change` peaks. Samples that cost more than this keep their
-    labels, so they need no place in a sort. An upper bound; infinite where there is none worth having.
+    each largest at an end of its ranges or at the maximum of :func:`_largest_share_change`. Samples whose flip costs more than
+    the bound keep their labels, so they need not be sorted. The bounds are infinite where no useful ones are known.
     """
     if positives == 0.0 or negatives == 0.0:
         return np.inf, np.inf
@@ -103,13 +104,16 @@ def largest_change(metric, sign, a, b, a_most, b_most, positives, negatives, bet
     if metric == F_BETA:
         c = beta2 * positives
         if sign > 0:
-            return (1.0 + beta2) / (c + b + 1.0), (1.0 + beta2) * _share_change(0.0, a_most, c + b)
-        return (1.0 + beta2) * _share_change(c, c + b_most, a), (1.0 + beta2) * _share_change(a, positives, c)
+            return (1.0 + beta2) / (c + b + 1.0), (1.0 + beta2) * _largest_share_change(0.0, a_most, c + b)
+        return (
+            (1.0 + beta2) * _largest_share_change(c, c + b_most, a),
+            (1.0 + beta2) * _largest_share_change(a, positives, c),
+        )
     return np.inf, np.inf
 
 
 @inlined_kernel
-def _share_change(low, high, rest):
-    """The largest ``x / ((x + rest)(x + rest + 1))`` for x from ``low`` to ``high``; its peak is ``sqrt(rest (rest + 1))``."""
+def _largest_share_change(low, high, rest):
+    """Return the maximum of ``x / ((x + rest)(x + rest + 1))`` for x in ``low..high``; it peaks at ``sqrt(rest (rest + 1))``."""
     x = min(max(np.sqrt(rest * (rest + 1.0)), low), high)
     return x / ((x + rest) * (x + rest + 1.0)) if x > 0.0 else 0.0

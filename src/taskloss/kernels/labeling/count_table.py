@@ -1,13 +1,14 @@
 r"""Loss-augmented inference for any metric of confusion counts: every pair of counts is tried.
 
-For a true and b false positives the best labeling takes the a positives and the b negatives with the highest scores. Against the
-prediction it costs the distances from zero of the samples that change sides, so with ``A(a)`` and ``B(b)`` these sums,
+With a true and b false positives, the best labeling gives label 1 to the a positives and the b negatives with the highest scores.
+Against the prediction it costs the distances from zero of the samples that flip. Let ``A(a)`` and ``B(b)`` be the sums of these
+distances over positives and negatives, ``v_+`` and ``v_-`` the weights of the joint score; then inference is
 
 .. math:: \max_{a, b} \; -w\, M(a, b) - v_+ A(a) - v_- B(b), \qquad 0 \le a \le P, \; 0 \le b \le N .
 
-The (P + 1)(N + 1) values of the metric are made a block of rows at a time, in threads, and forgotten: memory does not grow with
-the table. Ties as in :mod:`taskloss.kernels.labeling.flips`: the fewest changes away from zero, and of the samples at zero the mean of the
-least and the greatest number.
+The (P + 1)(N + 1) values of the metric are computed in blocks of rows, in threads, and discarded: memory does not grow with
+the table. Ties are broken as in :mod:`taskloss.kernels.labeling.flips`: the fewest flips of samples away from zero, and of
+the samples at zero the mean of the least and the greatest number.
 """
 
 from __future__ import annotations
@@ -23,53 +24,57 @@ from taskloss.kernels._numba import inlined_kernel, kernel
 from taskloss.kernels.labeling.flips import running_sums, threshold_after
 
 BLOCK_CELLS = 2**17
-"""Cells of the table that are made at once: a few megabytes a thread."""
+"""Cells of the table that are computed at once: a few megabytes per thread."""
 CELL_LIMIT = 2**30
-"""Cells of a table that take some ten seconds with a metric of a few numpy operations."""
+"""The largest table; with a metric of a few numpy operations it takes some ten seconds."""
 
 MetricBlock = Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]
-"""``(true positives, false positives, P, N)``, two arrays of one shape, to float64 values of this shape."""
+"""``(true positives, false positives, P, N) -> values``: two float64 arrays of one shape, and float64 values of this shape."""
 
 
 class Side(NamedTuple):
-    """The samples of one label in one labeling."""
+    """The n samples of one label in one labeling."""
 
     above: np.ndarray
-    """Scores above zero, from the lowest to the highest."""
+    """Scores above zero, ascending."""
     below: np.ndarray
-    """Distances from zero of the scores below, likewise."""
+    """Absolute values of the scores below zero, ascending."""
     costs: np.ndarray
-    """What it costs that c samples are labeled 1, for c = 0, 1, ...; without the weight of the joint score."""
+    """Cost of labeling c samples 1, for c = 0..n, without the weight of the joint score; float64 ``(n + 1,)``."""
 
 
 class Best(NamedTuple):
-    """The best cell so far."""
+    """The best cell of a part of the table.
+
+    Among equally good cells that differ only in samples at zero, ``least`` and ``greatest`` are those with the fewest and the
+    most flips of these.
+    """
 
     value: float
-    changes: int
-    """Samples away from zero that change sides."""
+    flips: int
+    """Samples away from zero that flip."""
     a_least: int
     b_least: int
     a_greatest: int
     b_greatest: int
-    """The extreme cells among the equally good ones that differ only in samples at zero."""
-
-
-_NOTHING = Best(-np.inf, 0, 0, 0, 0, 0)
 
 
 def make_side(above: np.ndarray, below: np.ndarray, at_zero: int) -> Side:
-    """From rising distances from zero of the samples above and below it."""
-    outward, inward = running_sums(below), running_sums(above)
-    return Side(above, below, np.concatenate([inward[::-1], np.zeros(at_zero), outward[1:]]))
+    """Return the :class:`Side` of samples with these ascending distances from zero, and of ``at_zero`` samples at zero."""
+    costs = np.concatenate([running_sums(above)[::-1], np.zeros(at_zero), running_sums(below)[1:]])
+    return Side(above=above, below=below, costs=costs)
 
 
 def search_table(
     metric: MetricBlock, weight: float, positives: Side, negatives: Side, weights: tuple[float, float]
 ) -> tuple[np.ndarray, tuple[int, int]]:
-    """Thresholds ``(4,)`` of the best labeling, and its true and false positives."""
+    """Return the best labeling: its four thresholds and shares, float64 ``(4,)``, and its true and false positives.
+
+    ``weight`` is that of the loss, ``weights`` are those of positives and negatives in the joint score.
+    """
     size = (len(positives.costs) - 1, len(negatives.costs) - 1)
     costs = (weights[0] * positives.costs, weights[1] * negatives.costs)
+    # The ranges of a and b in which only samples at zero differ from the prediction.
     box = np.array([len(positives.above), size[0] - len(positives.below), len(negatives.above), size[1] - len(negatives.below)])
     rows = max(1, BLOCK_CELLS // (size[1] + 1))
 
@@ -81,9 +86,9 @@ def search_table(
         values = metric(true_positives, false_positives, *size)
         return _best_of_block(values, float(weight), first, *costs, box)
 
-    best = _NOTHING
-    for found in _map_in_threads(best_of_block, range(0, size[0] + 1, rows)):
-        best = Best(*_merge(best, found, box, weight > 0))
+    best = Best(-np.inf, 0, 0, 0, 0, 0)
+    for block_best in _map_in_threads(best_of_block, range(0, size[0] + 1, rows)):
+        best = Best(*_merge(best, block_best, box, weight > 0))
     a = (best.a_least, best.a_greatest)
     b = (best.b_least, best.b_greatest)
     thresholds = np.array([*_threshold(positives, a), *_threshold(negatives, b)])
@@ -91,7 +96,7 @@ def search_table(
 
 
 def _map_in_threads(function: Callable[[int], Best], firsts: range) -> Iterable[Best]:
-    """In order; the blocks and so the result do not depend on the number of threads."""
+    """Return the results in order; the blocks, and so the result, do not depend on the number of threads."""
     threads = min(len(firsts), os.cpu_count() or 1)
     if threads == 1:
         return map(function, firsts)
@@ -100,7 +105,7 @@ def _map_in_threads(function: Callable[[int], Best], firsts: range) -> Iterable[
 
 
 def _threshold(side: Side, counts: tuple[int, int]) -> tuple[float, float]:
-    """Threshold and share for the least and the greatest number of samples labeled 1."""
+    """Return the threshold and share that label the least and the greatest number ``counts`` of samples 1, on average."""
     at_zero = len(side.costs) - 1 - len(side.above) - len(side.below)
     fewest, most = min(counts), max(counts)
     if most < len(side.above):
@@ -113,39 +118,49 @@ def _threshold(side: Side, counts: tuple[int, int]) -> tuple[float, float]:
 
 @inlined_kernel
 def _outside(count, low, high):
-    """How far a count is from the range of the prediction, with its sign."""
+    """Return the signed distance of a count from the range ``low..high``."""
     return count - high if count > high else (count - low if count < low else 0)
 
 
 @kernel
-def _merge(best, other, box, lower):
-    """The better of two cells; equally good ones that differ only in samples at zero are put together."""
-    if other.value < best.value or (other.value == best.value and other.changes > best.changes):
+def _merge(best, other, box, positive_update):
+    """Return the better of two cells, or both in one if they are equally good and differ only in samples at zero."""
+    if other.value < best.value or (other.value == best.value and other.flips > best.flips):
         return best
-    if other.value > best.value or other.changes < best.changes:
+    if other.value > best.value or other.flips < best.flips:
         return other
     same_a = _outside(best.a_least, box[0], box[1]) == _outside(other.a_least, box[0], box[1])
     same_b = _outside(best.b_least, box[2], box[3]) == _outside(other.b_least, box[2], box[3])
     if not (same_a and same_b):
         return best
-    # The positive update changes labels of positives to 0 and of negatives to 1; the negative update the other way round.
-    sign = 1 if lower else -1
+    # The positive update flips positives to 0 and negatives to 1, the negative update the other way round.
+    sign = 1 if positive_update else -1
     a_least, b_least, a_greatest, b_greatest = best.a_least, best.b_least, best.a_greatest, best.b_greatest
     if (sign * other.b_least, -sign * other.a_least) < (sign * b_least, -sign * a_least):
         a_least, b_least = other.a_least, other.b_least
     if (sign * other.b_greatest, -sign * other.a_greatest) > (sign * b_greatest, -sign * a_greatest):
         a_greatest, b_greatest = other.a_greatest, other.b_greatest
-    return Best(best.value, best.changes, a_least, b_least, a_greatest, b_greatest)
+    return Best(best.value, best.flips, a_least, b_least, a_greatest, b_greatest)
 
 
 @kernel
 def _best_of_block(values, weight, first, positive_costs, negative_costs, box):
+    """Return the best cell of some rows of the table.
+
+    Args:
+        values: the metric for a = ``first``, ... and b = 0..N, float64 ``(rows, N + 1)``, read.
+        weight: the weight of the loss.
+        first: a of the first row.
+        positive_costs: ``v_+ A(a)``, float64 ``(P + 1,)``, read.
+        negative_costs: ``v_- B(b)``, float64 ``(N + 1,)``, read.
+        box: the ranges of a and of b in which only samples at zero differ from the prediction, int64 ``(4,)``, read.
+    """
     best = Best(-np.inf, 0, 0, 0, 0, 0)
     for row in range(len(values)):
         a = first + row
         for b in range(values.shape[1]):
             value = -weight * values[row, b] - positive_costs[a] - negative_costs[b]
             if value >= best.value:
-                changes = abs(_outside(a, box[0], box[1])) + abs(_outside(b, box[2], box[3]))
-                best = _merge(best, Best(value, changes, a, b, a, b), box, weight > 0)
+                flips = abs(_outside(a, box[0], box[1])) + abs(_outside(b, box[2], box[3]))
+                best = _merge(best, Best(value, flips, a, b, a, b), box, weight > 0)
     return best

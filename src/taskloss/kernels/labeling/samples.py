@@ -1,10 +1,10 @@
-"""Labelings of samples: counts, the samples that may change sides, features and joint scores; each one pass over the samples.
+"""Labelings of samples: tallies, costs of flips, features and joint scores, each in one pass over the samples.
 
-The best labeling with a given number of true and false positives takes the positives and the negatives with the highest scores,
-so an answer is a threshold a class: above it the label is 1, below it 0, and samples right on it share what is left
-(``share``, the mean label of samples of equal score). The prediction has the threshold 0 and the share 1/2; the truth has
-the thresholds ``-inf`` for positives and ``inf`` for negatives. No pass needs the samples in any order, so only samples
-that may change sides are ever sorted.
+The best labeling with given numbers of true and false positives gives label 1 to the positives and the negatives with the
+highest scores. So an answer is one threshold for positives and one for negatives: above it the label is 1, below it 0, and at
+it samples have a mean label, the *share*. The prediction has the threshold 0 and the share 1/2; the truth has the thresholds
+``-inf`` for positives and ``inf`` for negatives. To *flip* a sample is to label it otherwise than the prediction does. No
+pass needs the samples in any order, so only samples that may flip are ever sorted.
 """
 
 from __future__ import annotations
@@ -19,77 +19,87 @@ from taskloss.kernels.sums import order_free_sums
 
 
 class Samples(NamedTuple):
-    """The samples of R labelings, in the order of the input.
-
-    ``scores`` and ``labels`` (uint8, as in :mod:`taskloss.kernels.sort`) have shape ``(n,)``; they are runs of equal length,
-    ``run_owner[q]`` being the labeling that run q belongs to.
-    """
+    """The n samples of R labelings, in the order of the input, as runs of equal length; a run belongs to one labeling."""
 
     scores: np.ndarray
+    """Float32 or float64 ``(n,)``."""
     labels: np.ndarray
+    """``NEGATIVE``, ``POSITIVE`` or ``IGNORED`` of :mod:`taskloss.kernels.sort`, uint8 ``(n,)``."""
     run_owner: np.ndarray
+    """The labeling of each run, int64."""
 
 
 class Tallies(NamedTuple):
-    """Samples of each labeling by label and by the side of zero, int64 of shape ``(R,)``."""
+    """Numbers of samples of each labeling by label and by sign of the score, int64 ``(R,)`` each."""
 
     positives: np.ndarray
     negatives: np.ndarray
     positives_above: np.ndarray
-    """Score above zero: the true positives of the prediction."""
+    """Positives with a score above zero: the true positives of the prediction."""
     negatives_above: np.ndarray
-    """The false positives of the prediction."""
+    """Negatives with a score above zero: the false positives of the prediction."""
     positives_at: np.ndarray
-    """Score exactly zero."""
+    """Positives with a score of exactly zero."""
     negatives_at: np.ndarray
+    """Negatives with a score of exactly zero."""
 
 
 class Thresholds(NamedTuple):
-    """An answer, float64 of shape ``(R,)`` each."""
+    """An answer for each labeling, float64 ``(R,)`` each."""
 
     positive: np.ndarray
+    """The threshold of the positives."""
     positive_share: np.ndarray
+    """The mean label of positives at their threshold."""
     negative: np.ndarray
+    """The threshold of the negatives."""
     negative_share: np.ndarray
+    """The mean label of negatives at their threshold."""
 
 
 class Costs(NamedTuple):
-    """Distances from zero of the samples that may change sides, one list a labeling from the nearest to the farthest.
-
-    Labeling ``r`` owns ``values[start[r]:stop[r]]``; zeros are left out.
-    """
+    """Distances from zero of the samples that may flip, one ascending list per labeling; samples at zero are left out."""
 
     values: np.ndarray
+    """Labeling ``r`` owns ``values[start[r]:stop[r]]``; of the scores' dtype."""
     start: np.ndarray
+    """int64 ``(R,)``."""
     stop: np.ndarray
+    """int64 ``(R,)``."""
 
 
 @kernel
 def one_vs_rest(mask, classes, ignore, ignored_class):
-    """Labels of shape ``(B, C, S)`` for class indices of shape ``(B, S)``, and whether all of these are in range."""
+    """Return labels, uint8 ``(B, C, S)``, for class indices ``mask`` ``(B, S)``, and whether all indices are valid."""
     batch, size = mask.shape
     labels = np.zeros((batch, classes, size), np.uint8)
-    good = True
+    valid = True
     for b in range(batch):
         for s in range(size):
             index = np.int64(mask[b, s])
             if ignore and index == ignored_class:
                 labels[b, :, s] = IGNORED
             elif 0 <= index < classes:
-                labels[b, index, s] = 1
+                labels[b, index, s] = POSITIVE
             else:
-                good = False
-    return labels, good
+                valid = False
+    return labels, valid
+
+
+@inlined_kernel
+def _run_length(samples):
+    """Return the number of samples per run."""
+    return len(samples.scores) // max(len(samples.run_owner), 1)
 
 
 @kernel
 def tally(samples, labelings):
-    """The :class:`Tallies` as rows of one array, shape ``(6, R)``."""
+    """Return the :class:`Tallies` as rows of one array, int64 ``(6, R)``."""
     counts = np.zeros((6, labelings), np.int64)
-    run = len(samples.scores) // max(len(samples.run_owner), 1)
-    for q in range(len(samples.run_owner)):
+    length = _run_length(samples)
+    for run in range(len(samples.run_owner)):
         positives = negatives = positives_above = negatives_above = positives_at = negatives_at = 0
-        for i in range(q * run, (q + 1) * run):
+        for i in range(run * length, (run + 1) * length):
             positive, negative = samples.labels[i] == POSITIVE, samples.labels[i] == NEGATIVE
             above, at = samples.scores[i] > 0, samples.scores[i] == 0
             positives += positive
@@ -98,7 +108,7 @@ def tally(samples, labelings):
             negatives_above += negative & above
             positives_at += positive & at
             negatives_at += negative & at
-        r = samples.run_owner[q]
+        r = samples.run_owner[run]
         counts[0, r] += positives
         counts[1, r] += negatives
         counts[2, r] += positives_above
@@ -110,39 +120,48 @@ def tally(samples, labelings):
 
 @kernel
 def collect_costs(samples, label, direction, limits, start, values):
-    """Write ``direction * score`` of the samples of this label where it is above zero and at most ``limits[r]``.
+    """Write ``direction * score`` of the samples of this label where it is positive and at most ``limits[r]``, unsorted.
 
-    ``start[r]`` is where labeling r begins in ``values``, which has room for all and one more; returns where each one stops.
+    Args:
+        samples: the samples of R labelings, read.
+        label: ``POSITIVE`` or ``NEGATIVE``.
+        direction: 1.0 for samples above zero, -1.0 for samples below.
+        limits: the highest cost to keep, float64 ``(R,)``, read.
+        start: where labeling r begins in ``values``, int64 ``(R,)``, read.
+        values: of the scores' dtype, written; the capacity of a labeling is one more than its number of costs.
+
+    Returns:
+        Where the costs of each labeling end, int64 ``(R,)``.
     """
     stop = start.copy()
-    run = len(samples.scores) // max(len(samples.run_owner), 1)
-    for q in range(len(samples.run_owner)):
-        r = samples.run_owner[q]
-        place, limit = stop[r], limits[r]
-        for i in range(q * run, (q + 1) * run):
+    length = _run_length(samples)
+    for run in range(len(samples.run_owner)):
+        r = samples.run_owner[run]
+        slot, limit = stop[r], limits[r]
+        for i in range(run * length, (run + 1) * length):
             cost = direction * np.float64(samples.scores[i])
-            # Written in any case and kept or not: a branch that cannot be foreseen would take longer than the rest of the pass.
-            values[place] = cost
-            place += (samples.labels[i] == label) & (cost > 0.0) & (cost <= limit)
-        stop[r] = place
+            # Every cost is written, and overwritten unless kept: an unpredictable branch would cost more than the rest.
+            values[slot] = cost
+            slot += (samples.labels[i] == label) & (cost > 0.0) & (cost <= limit)
+        stop[r] = slot
     return stop
 
 
-def segments(room: np.ndarray) -> tuple[np.ndarray, int]:
-    """Where segments of these lengths start, one behind the other, and their length in all."""
-    ends = np.cumsum(room)
-    return ends - room, int(ends[-1]) if len(ends) else 0
+def segments(lengths: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return where segments of these lengths start, one behind the other, and their total length."""
+    ends = np.cumsum(lengths)
+    return ends - lengths, int(ends[-1]) if len(ends) else 0
 
 
-_FEW = 256
+_SHORT_SEGMENT = 256
 
 
 def sort_segments(values: np.ndarray, start: np.ndarray, stop: np.ndarray) -> None:
     """Sort ``values[start[r]:stop[r]]`` in place for each r.
 
-    numpy's sort is the fastest on long segments; on short ones its call would take longer than the sort.
+    numpy's sort is the fastest on long segments; on short ones the call would take longer than the sort.
     """
-    for r in np.flatnonzero(stop - start > _FEW):
+    for r in np.flatnonzero(stop - start > _SHORT_SEGMENT):
         values[start[r] : stop[r]].sort()
     _sort_short_segments(values, start, stop)
 
@@ -150,26 +169,29 @@ def sort_segments(values: np.ndarray, start: np.ndarray, stop: np.ndarray) -> No
 @kernel
 def _sort_short_segments(values, start, stop):
     for r in range(len(start)):
-        if 1 < stop[r] - start[r] <= _FEW:
+        if 1 < stop[r] - start[r] <= _SHORT_SEGMENT:
             values[start[r] : stop[r]].sort()
 
 
 def costs_of(samples: Samples, label: int, direction: int, limits: np.ndarray, room: np.ndarray) -> Costs:
-    """The costs of flipping samples with this label whose score is on the side ``direction`` of zero, sorted.
+    """Return the sorted costs of flipping the samples of this label above zero (``direction`` 1) or below it (-1).
 
-    ``room[r]`` is at least how many there are; samples that cost more than ``limits[r]`` are left out.
+    Samples that cost more than ``limits[r]`` are left out. ``room[r]`` is the capacity to reserve, at least their number.
     """
     start, size = segments(room + 1)
     values = np.empty(size, samples.scores.dtype)
     stop = collect_costs(samples, label, float(direction), limits, start, values)
     sort_segments(values, start, stop)
-    return Costs(values, start, stop)
+    return Costs(values=values, start=start, stop=stop)
 
 
 @inlined_kernel
-def _fill_rules(rules, answer, reference, r, positive_unit, negative_unit):
-    """By label: the unit, and the thresholds and shares of two answers. Ignored samples have the unit zero."""
-    rules[NEGATIVE, 0], rules[POSITIVE, 0], rules[IGNORED, 0] = negative_unit[r], positive_unit[r], 0.0
+def _fill_rules(rules, answer, reference, r, positive_factor, negative_factor):
+    """Write, for each label, the factor and the thresholds and shares of two answers to a row of ``rules``, float64 ``(3, 5)``.
+
+    The factor of ignored samples is zero.
+    """
+    rules[NEGATIVE, 0], rules[POSITIVE, 0], rules[IGNORED, 0] = negative_factor[r], positive_factor[r], 0.0
     rules[NEGATIVE, 1], rules[NEGATIVE, 2] = answer.negative[r], answer.negative_share[r]
     rules[NEGATIVE, 3], rules[NEGATIVE, 4] = reference.negative[r], reference.negative_share[r]
     rules[POSITIVE, 1], rules[POSITIVE, 2] = answer.positive[r], answer.positive_share[r]
@@ -178,7 +200,7 @@ def _fill_rules(rules, answer, reference, r, positive_unit, negative_unit):
 
 @inlined_kernel
 def _weighted_change(rules, label, score):
-    """``unit * (label by answer - label by reference)``, without a branch."""
+    """Return ``factor * (label by answer - label by reference)``, without a branch."""
     change = np.float64(score > rules[label, 1]) - np.float64(score > rules[label, 3])
     change += rules[label, 2] * np.float64(score == rules[label, 1])
     change -= rules[label, 4] * np.float64(score == rules[label, 3])
@@ -186,16 +208,26 @@ def _weighted_change(rules, label, score):
 
 
 @kernel
-def write_feature_difference(samples, answer, reference, positive_unit, negative_unit, out):
-    """``unit[r] * (label by answer - label by reference)``, the unit by the sample's own label; zero for ignored samples."""
-    run = len(samples.scores) // max(len(samples.run_owner), 1)
+def write_feature_difference(samples, answer, reference, positive_factor, negative_factor, out):
+    """Write ``factor[r] * (label by answer - label by reference)`` to ``out``, with the factor of the sample's own label.
+
+    Args:
+        samples: the samples of R labelings, read.
+        answer: :class:`Thresholds`, read.
+        reference: :class:`Thresholds`, read.
+        positive_factor: the factor of positives, float64 ``(R,)``, read.
+        negative_factor: the factor of negatives, likewise.
+        out: floats ``(n,)``, written; zero for ignored samples.
+    """
+    length = _run_length(samples)
     rules = np.zeros((3, 5))
-    filled = -1
-    for q in range(len(samples.run_owner)):
-        if samples.run_owner[q] != filled:
-            filled = samples.run_owner[q]
-            _fill_rules(rules, answer, reference, filled, positive_unit, negative_unit)
-        for i in range(q * run, (q + 1) * run):
+    rules_owner = -1
+    for run in range(len(samples.run_owner)):
+        r = samples.run_owner[run]
+        if r != rules_owner:
+            rules_owner = r
+            _fill_rules(rules, answer, reference, r, positive_factor, negative_factor)
+        for i in range(run * length, (run + 1) * length):
             # Adding zero turns -0.0 into 0.0.
             out[i] = _weighted_change(rules, samples.labels[i], np.float64(samples.scores[i])) + 0.0
 
@@ -203,7 +235,7 @@ def write_feature_difference(samples, answer, reference, positive_unit, negative
 def score_difference(
     samples: Samples, tallies: Tallies, answer: Thresholds, reference: Thresholds, weights: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """``F(answer) - F(reference)`` of each labeling, shape ``(R,)``; ``weights`` of positives and of negatives."""
+    """Return ``F(answer) - F(reference)`` of each labeling, float64 ``(R,)``; ``weights`` of positives and of negatives."""
     start, size = segments(tallies.positives + tallies.negatives + 1)
     terms = np.empty(size)
     stop = _collect_terms(samples, answer, reference, weights[0], weights[1], start, terms)
@@ -212,20 +244,34 @@ def score_difference(
 
 @kernel
 def _collect_terms(samples, answer, reference, positive_weight, negative_weight, start, terms):
+    """Write the nonzero terms ``weight * change of label * score``, those of labeling r from ``terms[start[r]]`` on.
+
+    Args:
+        samples: the samples of R labelings, read.
+        answer: :class:`Thresholds`, read.
+        reference: :class:`Thresholds`, read.
+        positive_weight: the weight of positives in the joint score, float64 ``(R,)``, read.
+        negative_weight: the weight of negatives, likewise.
+        start: int64 ``(R,)``, read.
+        terms: float64, written; the capacity of a labeling is one more than its number of samples.
+
+    Returns:
+        Where the terms of each labeling end, int64 ``(R,)``.
+    """
     stop = start.copy()
-    run = len(samples.scores) // max(len(samples.run_owner), 1)
+    length = _run_length(samples)
     rules = np.zeros((3, 5))
-    filled = -1
-    for q in range(len(samples.run_owner)):
-        r = samples.run_owner[q]
-        if r != filled:
-            filled = r
+    rules_owner = -1
+    for run in range(len(samples.run_owner)):
+        r = samples.run_owner[run]
+        if r != rules_owner:
+            rules_owner = r
             _fill_rules(rules, answer, reference, r, positive_weight, negative_weight)
-        place = stop[r]
-        for i in range(q * run, (q + 1) * run):
+        slot = stop[r]
+        for i in range(run * length, (run + 1) * length):
             score = np.float64(samples.scores[i])
             change = _weighted_change(rules, samples.labels[i], score)
-            terms[place] = change * score
-            place += change != 0.0
-        stop[r] = place
+            terms[slot] = change * score
+            slot += change != 0.0
+        stop[r] = slot
     return stop

@@ -1,4 +1,4 @@
-"""Kernels of rankings: the interleaving of positives and negatives, metric values, and the solvers of loss-augmented inference.
+"""Kernels of rankings: a ranking as counts, values of metrics, and the solvers of loss-augmented inference.
 
-They import numpy, numba and the shared kernels one folder up; never torch.
+They import numpy, numba, one another and the shared kernels one folder up; never torch.
 """

@@ -1,11 +1,13 @@
 r"""Loss-augmented inference for any separable metric given as a function, both updates: the staircase table, block by block.
 
-The table is that of :mod:`taskloss.kernels.ranking.staircase`. A caller's numpy function wants few calls on long arrays, so the terms of
-many rows, of one ranking or of several, are evaluated in one call and forgotten when their rows are done; one bit a cell remains.
+The table is that of :mod:`taskloss.kernels.ranking.staircase`. A numpy function is fast in few calls on long arrays, so the terms
+of many rows, of one ranking or of several, are evaluated in one call and discarded when their rows are done; one bit per
+cell remains.
 
-For the positive update the metric's fall lets only the cells *above* the prediction matter, ``c_i >= #{t > s_i}``. That is the
-same problem seen from the other end: with both lists negated and turned around, ``i' = P + 1 - i`` and ``c' = N - c``, counts
-still rise with i', ``t'_j - s'_i`` is what a pair gains, and the cells are ``c' <= N - #{t > s_i}``.
+For the positive update only the cells *above* the prediction matter, ``c_i >= #{t > s_i}``, because the metric falls with c.
+That is the same problem after a reflection: negate the scores and reverse both lists, so that ``i' = P + 1 - i`` and
+``c' = N - c``. Counts still rise with i', a pair in the new order still gains ``t'_j - s'_i``, and the cells are
+``c' <= N - #{t > s_i}``.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import numpy as np
 from taskloss.kernels._numba import kernel
 from taskloss.kernels.ragged import blocks, places
 from taskloss.kernels.ranking.levels import Terms
-from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, fill_row, read_off, table_words
-from taskloss.kernels.sort import TwoLists
+from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, backtrack, fill_row, table_words
+from taskloss.kernels.sort import TwoLists, scores_of
 
 
 def augment_by_table(
@@ -25,55 +27,63 @@ def augment_by_table(
     above: np.ndarray,
     at_or_above: np.ndarray,
     terms: Terms,
-    pull: np.ndarray,
+    loss_weight: np.ndarray,
     memory_limit: int = MEMORY_LIMIT_BYTES,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest maximizing counts of all rankings; ``pull`` of shape ``(R,)``, all of one sign.
+    """Return the least and greatest maximizing counts; the loss weights must have one sign.
 
-    ``ranking`` is that of each positive, ``above`` and ``at_or_above`` the prediction. Raises ``ValueError`` when a ranking's
-    table would be larger than ``memory_limit`` bytes.
+    Raises ``ValueError`` when a ranking's table would be larger than ``memory_limit`` bytes.
+
+    Args:
+        lists: the samples of R rankings.
+        ranking: the ranking of each positive, int64 ``(positives,)``.
+        above: least counts of the prediction, likewise.
+        at_or_above: greatest counts of the prediction, likewise.
+        terms: the metric.
+        loss_weight: float64 ``(R,)``.
+        memory_limit: the most bytes for one ranking.
     """
-    if (pull < 0).any():
-        return _augment_down(lists, ranking, at_or_above, terms, pull, memory_limit)
-    negatives = _from_the_end(lists.negative_counts()[ranking])
+    if (loss_weight < 0).any():
+        return _augment_down(lists, ranking, at_or_above, terms, loss_weight, memory_limit)
+    negatives = _reversed(lists.negative_counts()[ranking])
     last = len(lists.positives) - 1
 
-    def turned_terms(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def reflected_terms(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         return terms(last - rows, negatives[rows] - counts)
 
     least, greatest = _augment_down(
-        _turn(lists),
-        len(pull) - 1 - _from_the_end(ranking),
+        _reflect(lists),
+        len(loss_weight) - 1 - _reversed(ranking),
         negatives - above[::-1],
-        turned_terms,
-        _from_the_end(pull),
+        reflected_terms,
+        _reversed(loss_weight),
         memory_limit,
     )
-    return _from_the_end(negatives - greatest), _from_the_end(negatives - least)
+    return _reversed(negatives - greatest), _reversed(negatives - least)
 
 
-def _from_the_end(array: np.ndarray) -> np.ndarray:
-    # Contiguous, or numba would compile every kernel once more.
+def _reversed(array: np.ndarray) -> np.ndarray:
+    # Contiguous, or numba would compile every kernel a second time.
     return np.ascontiguousarray(array[::-1])
 
 
-def _turn(lists: TwoLists) -> TwoLists:
-    """All rankings and both lists of each from the end, scores negated."""
+def _reflect(lists: TwoLists) -> TwoLists:
+    """Return the rankings, and both lists of each, in reversed order with negated scores."""
     return TwoLists(
-        positives=-_from_the_end(lists.positives),
-        negatives=-_from_the_end(lists.negatives),
-        positive_index=_from_the_end(lists.positive_index),
-        negative_index=_from_the_end(lists.negative_index),
-        positive_start=len(lists.positives) - _from_the_end(lists.positive_start),
-        negative_start=len(lists.negatives) - _from_the_end(lists.negative_start),
+        positives=-_reversed(lists.positives),
+        negatives=-_reversed(lists.negatives),
+        positive_index=_reversed(lists.positive_index),
+        negative_index=_reversed(lists.negative_index),
+        positive_start=len(lists.positives) - _reversed(lists.positive_start),
+        negative_start=len(lists.negatives) - _reversed(lists.negative_start),
     )
 
 
 def _augment_down(
-    lists: TwoLists, ranking: np.ndarray, limits: np.ndarray, terms: Terms, pull: np.ndarray, memory_limit: int
+    lists: TwoLists, ranking: np.ndarray, upper: np.ndarray, terms: Terms, loss_weight: np.ndarray, memory_limit: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best counts at or below ``limits``."""
-    words = table_words(lists, limits)
+    """Return the least and greatest of the best counts at or below ``upper``."""
+    words = table_words(lists, upper)
     if words.max(initial=0) * 8 > memory_limit:
         largest = int(words.argmax())
         raise ValueError(
@@ -82,50 +92,66 @@ def _augment_down(
             "convex in c, use update='positive' with convex=True, which needs no table; else smaller batches or groups"
         )
     table = np.empty(words.max(initial=0), np.uint64)
-    best = np.empty(limits.max(initial=0) + 1)
+    best = np.empty(upper.max(initial=0) + 1)
 
-    def fill(chosen: np.ndarray, prefer_least: bool, counts: np.ndarray) -> np.ndarray:
-        tied = np.zeros(len(pull), np.bool_)
+    def solve(chosen: np.ndarray, prefer_least: bool, counts: np.ndarray) -> np.ndarray:
+        tied = np.zeros(len(loss_weight), np.bool_)
         offset = 0
-        waiting = _from_the_end(np.flatnonzero(chosen[ranking]))
-        for block in blocks(limits[waiting] + 1):
-            rows = waiting[block]
-            cells = limits[rows] + 1
+        descending = _reversed(np.flatnonzero(chosen[ranking]))
+        for block in blocks(upper[descending] + 1):
+            rows = descending[block]
+            cells = upper[rows] + 1
             values = terms(np.repeat(rows, cells), places(cells))
-            offset = _fill_rows(lists, ranking, limits, rows, values, pull, prefer_least, best, table, offset, tied, counts)
+            offset = _fill_rows(lists, ranking, upper, rows, values, loss_weight, prefer_least, best, table, offset, tied, counts)
         return tied
 
     least = np.zeros(len(lists.positives), np.int64)
-    tied = fill(np.ones(len(pull), np.bool_), True, least)
+    tied = solve(np.ones(len(loss_weight), np.bool_), True, least)
     greatest = least.copy()
     if tied.any():
-        # Only two cells of exactly equal value let the two answers differ.
-        fill(tied, False, greatest)
+        # The two differ only where two cells have exactly equal values.
+        solve(tied, False, greatest)
     return least, greatest
 
 
 @kernel
-def _fill_rows(lists, ranking, limits, rows, values, pull, prefer_least, best, table, offset, tied, counts):
-    """Go on with the table: ``rows`` from the last down, their terms one after another in ``values``.
+def _fill_rows(lists, ranking, upper, rows, values, loss_weight, prefer_least, best, table, offset, tied, counts):
+    """Compute some more rows of the table, and the counts of each ranking that is completed.
 
-    ``offset`` is where the next row begins in the table of its ranking; a ranking is read off when its first row is done.
+    Args:
+        lists: the samples of R rankings, read.
+        ranking: the ranking of each positive, int64 ``(positives,)``, read.
+        upper: upper bounds of the counts, likewise.
+        rows: the positives to compute, descending, int64, read.
+        values: ``m(i, c)`` for c = 0..``upper`` of each of ``rows`` in turn, float64, read.
+        loss_weight: float64 ``(R,)``, read.
+        prefer_least: whether to write the least optimum.
+        best: workspace of :func:`taskloss.kernels.ranking.staircase.fill_row`, kept between calls.
+        table: the marks of the current ranking, uint64, kept between calls.
+        offset: where the next row begins in the table.
+        tied: set where a ranking may have several optima, bool ``(R,)``.
+        counts: int64 ``(positives,)``, written in completed rankings.
+
+    Returns:
+        The offset for the next call.
     """
     rises = np.empty(len(best))
-    place = 0
+    first_value = 0
     for row in rows:
         r = ranking[row]
         if row == lists.positive_start[r + 1] - 1:
-            best[: limits[row] + 1] = 0.0
+            best[: upper[row] + 1] = 0.0
             offset = 0
-        t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
-        limit = limits[row]
-        rises[limit] = 0.0
-        for c in range(limit):
-            rises[c] = (lists.positives[row] - t[c]) - pull[r] * (values[place + c] - values[place + c + 1])
-        tied[r] |= fill_row(rises, limit, prefer_least, best, table[offset:])
-        place += limit + 1
-        offset += (limit >> 6) + 1
+        _, t = scores_of(lists, r)
+        bound = upper[row]
+        rises[bound] = 0.0
+        for c in range(bound):
+            drop = values[first_value + c] - values[first_value + c + 1]
+            rises[c] = (lists.positives[row] - t[c]) - loss_weight[r] * drop
+        tied[r] |= fill_row(rises, bound, prefer_least, best, table[offset:])
+        first_value += bound + 1
+        offset += (bound >> 6) + 1
         if row == lists.positive_start[r]:
-            mine = slice(lists.positive_start[r], lists.positive_start[r + 1])
-            read_off(limits[mine], table, counts[mine])
+            completed = slice(lists.positive_start[r], lists.positive_start[r + 1])
+            backtrack(upper[completed], table, counts[completed])
     return offset

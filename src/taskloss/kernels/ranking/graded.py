@@ -1,4 +1,4 @@
-"""Ranks as features: the discount of each sample's place when samples are sorted by a key."""
+"""Graded rankings: the discount of each sample's rank when samples are sorted by a key."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from taskloss.kernels.sort import IGNORED, POSITIVE, split_by_label
 
 
 def place_discounts(keys: np.ndarray, ignored: np.ndarray, owner: np.ndarray, rankings: int, cut: int) -> np.ndarray:
-    """``d(rank)`` of each sample of flat float64 ``keys`` within its ranking, the highest key first; zero beyond rank ``cut``.
+    """Return the discount ``d(rank)`` of each sample within its ranking, the highest key first; zero beyond rank ``cut``.
 
-    Samples with equal keys share the mean discount of their places. Ignored samples have no place: zero.
+    Samples with equal keys share the mean discount of their ranks. Ignored samples have no rank and get zero.
+
+    Args:
+        keys: what samples are sorted by, float64 ``(n,)``.
+        ignored: samples that take no part, bool ``(n,)``.
+        owner: the ranking of each sample, int64 ``(n,)``; empty when there is only one ranking.
+        rankings: the number of rankings.
+        cut: the last rank with a discount.
 
     >>> place_discounts(np.array([0.5, 2.0, 0.5]), np.zeros(3, bool), np.empty(0, np.int64), 1, 3).round(4).tolist()
     [0.5655, 1.0, 0.5655]
@@ -26,6 +33,7 @@ def place_discounts(keys: np.ndarray, ignored: np.ndarray, owner: np.ndarray, ra
 
 @kernel
 def _write_discounts(keys, index, start, cut, result):
+    """Write the discounts of sorted ``keys`` to ``result[index]``; ranking r owns ``keys[start[r]:start[r + 1]]``."""
     for r in range(len(start) - 1):
         first = start[r]
         while first < start[r + 1]:

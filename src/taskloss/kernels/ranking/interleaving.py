@@ -1,17 +1,32 @@
-r"""A ranking as counts: features, joint scores and values of interleavings of two sorted lists.
+r"""A ranking as counts: features, joint scores and average precision of interleavings of two sorted lists.
 
 With positives ``s_1 >= ... >= s_P`` and negatives ``t_1 >= ... >= t_N`` only the interleavings of the two lists can be optimal
-answers (Yue et al. 2007), so a ranking is ``c_1 <= ... <= c_P``, where ``c_i`` counts the negatives above the i-th positive. The
-paper's pairwise joint score ``F = 1/(P N) sum_{i,j} y_ij (s_i - t_j)`` becomes
+answers (Yue et al. 2007), so a ranking is ``c_1 <= ... <= c_P``, where the *count* ``c_i`` is the number of negatives above the
+i-th positive, which therefore has the rank ``i + c_i``. The paper's pairwise joint score ``F = 1/(P N) sum_{i,j} y_ij (s_i -
+t_j)`` becomes
 
 .. math::
     F(c) &= F(0) + \tfrac{2}{PN} \sum_i \sum_{j \le c_i} (t_j - s_i) \\
     \psi(\text{positive } i) &= (N - 2 c_i) / (P N) \\
     \psi(\text{negative } j) &= -(P - 2\, \#\{i : c_i \ge j\}) / (P N).
 
-Ties: the answers that maximize a separable objective over nondecreasing counts form a lattice. The feature of an answer is the
-mean of the features of its least and its greatest element, then averaged over samples of equal label and equal score. An answer
-is therefore a pair of count vectors throughout.
+**Ties.** The answers that maximize a separable objective over nondecreasing counts form a lattice. The feature of an answer is
+the mean of the features of the least and the greatest maximizer, then averaged over samples of equal label and equal score. An
+answer is therefore a pair of count vectors throughout. That of the prediction, the *natural* counts ``c0_i``, is ``#{j : t_j >
+s_i}`` (``above``) and ``#{j : t_j >= s_i}`` (``at_or_above``).
+
+**The solvers' contract.** Loss-augmented inference maximizes ``F + w L``, or ``F - w M`` with the metric ``M = 1 - L``. Let
+``M = scale * M'``, with ``M'`` free of constant factors (for AP the sum of the precisions). Times ``P N / 2`` and up to a
+constant, the objective is
+
+.. math:: \sum_i \sum_{j \le c_i} (t_j - s_i) - \text{loss\_weight} \cdot M'(c), \qquad
+          \text{loss\_weight} = w \cdot \text{scale} \cdot P N / 2.
+
+The positive update has a positive weight and lets negatives rise; the negative update has a negative weight and lets positives
+rise. Every ``augment_*`` function takes the :class:`~taskloss.kernels.sort.TwoLists` of R rankings and ``loss_weight`` of shape
+``(R,)``, reads its arguments only, and returns the least and the greatest maximizing counts, int64 of shape ``(positives,)``
+each; in the flat list of all positives, those of one ranking follow those of another. In derivations and kernels, *row* i is
+the i-th positive of a ranking (i from 1 in formulas, ``row`` from 0 in code), and a *cell* is a row with a count.
 """
 
 from __future__ import annotations
@@ -19,11 +34,12 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.sort import scores_of
 
 
 @kernel
 def natural_counts(lists):
-    """The prediction: for each positive the negatives scored strictly above it, and those scored at or above it."""
+    """Return the counts of the prediction: the negatives scored above each positive, and those at or above it, int64 each."""
     above = np.empty(len(lists.positives), np.int64)
     at_or_above = np.empty(len(lists.positives), np.int64)
     for r in range(len(lists.positive_start) - 1):
@@ -44,11 +60,10 @@ def natural_counts(lists):
 
 @kernel
 def score_difference(lists, counts, reference):
-    """``F(counts) - F(reference)`` of each ranking, shape ``(R,)``; zero where a list is empty."""
+    """Return ``F(counts) - F(reference)`` of each ranking, float64 ``(R,)``; zero where a list is empty."""
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
-        s = lists.positives[lists.positive_start[r] : lists.positive_start[r + 1]]
-        t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
+        s, t = scores_of(lists, r)
         if len(s) > 0 and len(t) > 0:
             rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
             result[r] = 2.0 * (_excess(s, t, counts[rows]) / len(s) - _excess(s, t, reference[rows]) / len(s)) / len(t)
@@ -57,7 +72,7 @@ def score_difference(lists, counts, reference):
 
 @kernel
 def _excess(s, t, counts):
-    """``sum_i sum_{j <= c_i} (t_j - s_i)``, carried from row to row so that only differences of scores are ever added."""
+    """Return ``sum_i sum_{j <= c_i} (t_j - s_i)``, carried from row to row so that only differences of scores are ever added."""
     total = 0.0
     row = 0.0
     passed = 0
@@ -73,9 +88,18 @@ def _excess(s, t, counts):
 
 @kernel
 def write_feature_difference(lists, least, greatest, reference_least, reference_greatest, factor, out):
-    """``factor[r] * (psi(answer) - psi(reference))``, written to the samples' places in the flat array ``out``.
+    """Write ``factor[r] * (psi(answer) - psi(reference))`` to the samples' entries of the flat array ``out``.
 
-    The counts are summed as integers before the one division, so equal samples get bit-equal numbers in any order of the input.
+    The counts are summed as integers before the one division, so equal samples get bit-equal values in any order of the input.
+
+    Args:
+        lists: the samples of R rankings, read; a ranking with an empty list is left out.
+        least: least counts of the answer, int64 ``(positives,)``, read.
+        greatest: greatest counts of the answer, likewise.
+        reference_least: least counts of the reference, likewise.
+        reference_greatest: greatest counts of the reference, likewise.
+        factor: float64 ``(R,)``, read.
+        out: floats, one entry per sample of the input; entries of samples in ``lists`` are written.
     """
     for r in range(len(lists.positive_start) - 1):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
@@ -84,7 +108,7 @@ def write_feature_difference(lists, least, greatest, reference_least, reference_
             continue
         unit = factor[r] / (stop - start) / (end - begin)
 
-        # Twice the change of the counts, positive by positive; and how many counts of each size the change adds.
+        # ``total`` is twice the change of the counts of a tied group, ``added[c]`` that of the number of counts equal to c.
         added = np.zeros(end - begin + 1, np.int64)
         i = start
         while i < stop:
@@ -101,7 +125,7 @@ def write_feature_difference(lists, least, greatest, reference_least, reference_
             for k in range(first, i):
                 out[lists.positive_index[k]] = value
 
-        # The change of #{i : c_i >= j}, twice, is minus what was added below j, since nothing was added in all.
+        # Twice the change of #{i : c_i >= j} is minus what was added below j, since ``added`` sums to zero.
         below = 0
         j = begin
         while j < end:
@@ -118,7 +142,7 @@ def write_feature_difference(lists, least, greatest, reference_least, reference_
 
 @kernel
 def average_precision(lists, at_or_above, k):
-    """``sum_i precision at the threshold s_i`` of each ranking (divide by the number of relevant items for AP).
+    """Return the sum of the precisions at the positives' scores, float64 ``(R,)``: AP times the number of relevant items.
 
     A tied group counts as retrieved together, so each of its positives has the precision at the group's end; a group that ends
     beyond rank ``k[r]`` counts nothing.

@@ -1,15 +1,17 @@
 r"""Loss-augmented inference for convex ranking metrics, positive update: pool adjacent violators.
 
-Times ``P N / 2`` and up to a constant, the objective ``F(c) - w M(c)`` is
+For a separable metric ``M(c) = scale * sum_i m(i, c_i)`` the objective of :mod:`taskloss.kernels.ranking.interleaving` is
 
 .. math::
-    \sum_i g_i(c_i), \qquad g_i(c) = \sum_{j \le c} (t_j - s_i) - \text{pull} \cdot m(i, c), \qquad
-    \text{pull} = w \cdot \text{scale} \cdot P N / 2.
+    \sum_i g_i(c_i), \qquad g_i(c) = \sum_{j \le c} (t_j - s_i) - \text{loss\_weight} \cdot m(i, c), \qquad
+    \text{loss\_weight} = w \cdot \text{scale} \cdot P N / 2.
 
-``t`` falls and, for a metric convex in c, so does ``m(i, c) - m(i, c + 1)``: each ``g_i`` is concave, and the monotone
-constraint on c makes this an isotonic regression. Rows enter from the top; a row whose own maximizer is below its
-predecessor's level is pooled with it. Taking the least maximizer of every block gives the least optimal c, the greatest
-gives the greatest. A search starts at the level that the neighbour already has, so it is short; the whole is O(P log N).
+The increment ``g_i(c + 1) - g_i(c) = t_{c+1} - s_i + loss_weight (m(i, c) - m(i, c + 1))`` falls with c, because ``t`` does
+and, for a metric convex in c, ``m(i, c) - m(i, c + 1)`` does. So each ``g_i`` is concave, and with the constraint
+``c_1 <= ... <= c_P`` this is an isotonic regression. Rows enter from the top. Pooled rows form a *block* with one common
+count, its *level*; a row whose own maximizer is below the level of the block before it joins that block. Taking the least
+maximizer of every block gives the least optimal c, taking the greatest gives the greatest. A search starts at the level of
+the neighbouring block, so it is short; the whole takes O(P log N).
 
 A block ``a..b`` keeps ``s_a`` and ``sum (s_i - s_a)``: sums of the scores themselves would lose small scores beside a large one.
 """
@@ -20,61 +22,63 @@ import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
 from taskloss.kernels.ranking.terms import drop, row_drop
-from taskloss.kernels.sort import TwoLists
+from taskloss.kernels.sort import TwoLists, scores_of
 
 
-def augment_convex(lists: TwoLists, metric: int, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest maximizing counts of all rankings, each of shape ``(positives,)``; ``pull > 0`` of shape ``(R,)``."""
+def augment_convex(lists: TwoLists, metric: int, loss_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and greatest maximizing counts for ``loss_weight > 0``; ``metric`` is an integer of ``terms.py``."""
     least = np.zeros(len(lists.positives), np.int64)
-    tied = np.ones(len(pull), np.bool_)
-    tied = _pool_rankings(lists, metric, pull, False, tied, least)
+    tied = np.ones(len(loss_weight), np.bool_)
+    tied = _pool_rankings(lists, metric, loss_weight, False, tied, least)
     if not tied.any():
-        # Only a gain of exactly zero lets the two differ.
+        # The two differ only where some gain is exactly zero.
         return least, least
     greatest = least.copy()
-    _pool_rankings(lists, metric, pull, True, tied, greatest)
+    _pool_rankings(lists, metric, loss_weight, True, tied, greatest)
     return least, greatest
 
 
 @kernel
-def _pool_rankings(lists, metric, pull, greatest, chosen, counts):
-    tied = np.zeros(len(pull), np.bool_)
-    for r in range(len(pull)):
+def _pool_rankings(lists, metric, loss_weight, greatest, chosen, counts):
+    """Write the least or ``greatest`` optimum of the ``chosen`` rankings to ``counts``; return which may have several."""
+    tied = np.zeros(len(loss_weight), np.bool_)
+    for r in range(len(loss_weight)):
         if chosen[r]:
-            start, stop = lists.positive_start[r], lists.positive_start[r + 1]
-            t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
-            tied[r] = _pool(lists.positives[start:stop], t, metric, pull[r], greatest, counts[start:stop])
+            rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
+            s, t = scores_of(lists, r)
+            tied[r] = _pool(s, t, metric, loss_weight[r], greatest, counts[rows])
     return tied
 
 
 @kernel
-def _pool(s, t, metric, pull, greatest, counts):
-    """Fill ``counts`` with the least or the greatest optimum; tell whether any gain that was looked at was exactly zero."""
+def _pool(s, t, metric, loss_weight, greatest, counts):
+    """Write the least or the ``greatest`` optimum of one ranking to ``counts``; return whether any computed gain was zero."""
+    # A stack of blocks: the first row, the sum of s_i - s_first, and the level.
     firsts = np.empty(len(s), np.int64)
-    spreads = np.empty(len(s))
+    offset_sums = np.empty(len(s))
     levels = np.empty(len(s), np.int64)
     blocks = 0
     tied = False
     for last in range(len(s)):
         first = last
-        spread = 0.0
-        ceiling = len(t)
+        offset_sum = 0.0
+        upper = len(t)
         merged = False
         while blocks > 0 and levels[blocks - 1] > 0:
-            gain = _gain(s, t, metric, pull, first, last, spread, levels[blocks - 1] - 1)
+            gain = _gain(s, t, metric, loss_weight, first, last, offset_sum, levels[blocks - 1] - 1)
             tied |= gain == 0.0
             if gain > 0.0 or (greatest and gain == 0.0):
                 break
             blocks -= 1
-            spread += spreads[blocks] + (last + 1 - first) * (s[first] - s[firsts[blocks]])
+            offset_sum += offset_sums[blocks] + (last + 1 - first) * (s[first] - s[firsts[blocks]])
             first = firsts[blocks]
-            ceiling = levels[blocks]
+            upper = levels[blocks]
             merged = True
-        floor = levels[blocks - 1] if blocks > 0 else 0
-        level, zero = _search(s, t, metric, pull, first, last, spread, floor, ceiling, merged, greatest)
+        lower = levels[blocks - 1] if blocks > 0 else 0
+        level, zero = _search(s, t, metric, loss_weight, first, last, offset_sum, lower, upper, merged, greatest)
         tied |= zero
         firsts[blocks] = first
-        spreads[blocks] = spread
+        offset_sums[blocks] = offset_sum
         levels[blocks] = level
         blocks += 1
     stop = len(s)
@@ -85,23 +89,25 @@ def _pool(s, t, metric, pull, greatest, counts):
 
 
 @inlined_kernel
-def _gain(s, t, metric, pull, first, last, spread, c):
-    """What the objective gains when the counts of the rows ``first..last`` (from 0) grow from c to c + 1; falls with c."""
+def _gain(s, t, metric, loss_weight, first, last, offset_sum, c):
+    """Return the change of the objective when the counts of the rows ``first..last`` grow from c to c + 1; it falls with c."""
     if first == last:
-        return (t[c] - s[first]) + pull * row_drop(metric, first + 1, c)
+        return (t[c] - s[first]) + loss_weight * row_drop(metric, first + 1, c)
     rows = last + 1 - first
-    return rows * (t[c] - s[first]) - spread + pull * drop(metric, first + 1, last + 1, c)
+    return rows * (t[c] - s[first]) - offset_sum + loss_weight * drop(metric, first + 1, last + 1, c)
 
 
 @kernel
-def _search(s, t, metric, pull, first, last, spread, floor, ceiling, from_above, greatest):
-    """The level of a block, known to lie in ``floor..ceiling``: gallop from the near end, then halve."""
-    low, high = floor, ceiling
+def _search(s, t, metric, loss_weight, first, last, offset_sum, low, high, from_above, greatest):
+    """Return the level of a block, known to lie in ``low..high``, and whether any computed gain was zero.
+
+    Steps of doubling length from the nearer end, ``high`` when ``from_above``, then bisection.
+    """
     tied = False
     step = 1
     while low < high:
         probe = max(high - step, low) if from_above else min(low + step - 1, high - 1)
-        gain = _gain(s, t, metric, pull, first, last, spread, probe)
+        gain = _gain(s, t, metric, loss_weight, first, last, offset_sum, probe)
         tied |= gain == 0.0
         if gain > 0.0 or (greatest and gain == 0.0):
             low = probe + 1
@@ -114,7 +120,7 @@ def _search(s, t, metric, pull, first, last, spread, floor, ceiling, from_above,
         step *= 2
     while low < high:
         middle = (low + high) // 2
-        gain = _gain(s, t, metric, pull, first, last, spread, middle)
+        gain = _gain(s, t, metric, loss_weight, first, last, offset_sum, middle)
         tied |= gain == 0.0
         if gain > 0.0 or (greatest and gain == 0.0):
             low = middle + 1

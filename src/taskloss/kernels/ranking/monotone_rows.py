@@ -1,9 +1,10 @@
-r"""Loss-augmented inference, negative update, when the rows are monotone by themselves: divide and conquer.
+r"""Loss-augmented inference for NDCG, negative update: divide and conquer over independent rows.
 
-Row i maximizes ``g_i(c) = sum_{j <= c} (t_j - s_i) + q m(i, c)`` over ``c <= #{t >= s_i}``. When ``m(i, c) - m(i, c + 1)``
-does not grow with i, as for NDCG, whose discount is convex in ``i + c``, then ``g_{i+1}(c + 1) - g_{i+1}(c) >= g_i(c + 1) -
-g_i(c)``: the best count of a later row is never lower, and the rows can be solved apart. The best count of the middle row
-bounds those of the rows on either side, so each level of the recursion scans every count about once: O((P + N) log P).
+Row i maximizes ``g_i(c) = sum_{j <= c} (t_j - s_i) + q m(i, c)`` over ``c <= #{t >= s_i}``, with ``q = -loss_weight > 0``.
+When ``m(i, c) - m(i, c + 1)`` does not grow with i, as for NDCG, whose discount is convex in ``i + c``, then
+``g_{i+1}(c + 1) - g_{i+1}(c) >= g_i(c + 1) - g_i(c)``: the best count of a later row is never lower, so the rows may be
+solved independently and their counts come out nondecreasing. The best count of the middle row bounds those of the rows on
+either side, so each level of the recursion scans every count about once: O((P + N) log P).
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ import numpy as np
 
 from taskloss.kernels._numba import kernel
 from taskloss.kernels.ranking.terms import row_drop
+from taskloss.kernels.sort import scores_of
 
 
 @kernel
-def augment_monotone_rows(lists, at_or_above, metric, pull):
-    """Least and greatest maximizing counts of all rankings; ``pull < 0`` of shape ``(R,)``."""
+def augment_monotone_rows(lists, at_or_above, metric, loss_weight):
+    """Return the least and greatest maximizing counts; ``loss_weight < 0``, ``at_or_above`` of the prediction."""
     least = np.zeros(len(lists.positives), np.int64)
     greatest = np.zeros(len(lists.positives), np.int64)
-    for r in range(len(pull)):
+    for r in range(len(loss_weight)):
         rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
-        t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
-        s, limits = lists.positives[rows], at_or_above[rows]
-        _divide(s, t, limits, metric, -pull[r], True, least[rows])
-        _divide(s, t, limits, metric, -pull[r], False, greatest[rows])
+        s, t = scores_of(lists, r)
+        _divide(s, t, at_or_above[rows], metric, -loss_weight[r], True, least[rows])
+        _divide(s, t, at_or_above[rows], metric, -loss_weight[r], False, greatest[rows])
     return least, greatest
 
 
 @kernel
-def _divide(s, t, limits, metric, push, prefer_least, counts):
-    # Waiting ranges of rows with the bounds of their counts; the depth is logarithmic, so 64 rows of the stack are plenty.
+def _divide(s, t, upper, metric, metric_weight, prefer_least, counts):
+    """Write the least or greatest best count of each row of one ranking, at most ``upper``, to ``counts``."""
+    # A stack of ranges of rows with the bounds of their counts; it holds two ranges per halving of the rows, so 130 suffice.
     stack = np.empty((130, 4), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, len(s), 0, len(t)
     waiting = 1
@@ -40,7 +42,7 @@ def _divide(s, t, limits, metric, push, prefer_least, counts):
         if begin >= end:
             continue
         middle = (begin + end) // 2
-        best = _best_count(s[middle], t, middle + 1, low, min(high, limits[middle]), metric, push, prefer_least)
+        best = _best_count(s[middle], t, middle + 1, low, min(high, upper[middle]), metric, metric_weight, prefer_least)
         counts[middle] = best
         stack[waiting] = (begin, middle, low, best)
         stack[waiting + 1] = (middle + 1, end, best, high)
@@ -48,11 +50,11 @@ def _divide(s, t, limits, metric, push, prefer_least, counts):
 
 
 @kernel
-def _best_count(score, t, i, low, high, metric, push, prefer_least):
-    """The best count between the bounds, scanned from the highest down."""
+def _best_count(score, t, i, low, high, metric, metric_weight, prefer_least):
+    """Return the best count of row i in ``low..high``, scanned from the highest down."""
     best, best_value, value = high, 0.0, 0.0
     for c in range(high - 1, low - 1, -1):
-        value += (score - t[c]) + push * row_drop(metric, i, c)
+        value += (score - t[c]) + metric_weight * row_drop(metric, i, c)
         if value > best_value or (prefer_least and value == best_value):
             best, best_value = c, value
     return best

@@ -1,14 +1,15 @@
 r"""Loss-augmented inference for recall at a precision: the last positive down to which the precision still holds.
 
-At precision p, the first k positives are retrieved in time when at most ``B_k = floor(k (1 - p)/p)`` negatives stand above the
-k-th. The metric is the largest such k.
+The precision down to the k-th positive is at least p when ``c_k <= B_k = floor(k (1 - p)/p)``; row k then *holds*. The metric
+is the largest k whose row holds, divided by P. With ``c0_i`` the natural counts:
 
-- *Positive update* (the metric falls to k): every row after k must have ``c_i >= B_i + 1``. Each row pays for itself,
-  ``sum_{c0_i < j <= B_i + 1} (s_i - t_j)``, so the cost of k is a sum over the rows after it. Rows with ``B_i >= N`` always hold.
-- *Negative update* (the metric rises to k): the rows up to k go down to at most ``B_k``, at the cost of
+- *Positive update* (the metric falls to k): every row after k must have ``c_i >= B_i + 1``. Each of them costs
+  ``sum_{c0_i < j <= B_i + 1} (s_i - t_j)``, whatever the others do, so the cost of k is a sum over the rows after it. Rows with
+  ``B_i >= N`` always hold, so k cannot fall below the last of them.
+- *Negative update* (the metric rises to k): the counts of the rows up to k go down to at most ``B_k``, which costs
   ``sum_{i <= k} sum_{B_k < j <= c0_i} (t_j - s_i)``.
 
-Sums over ranges of the negatives come from prefix sums that start at the middle score, so that an extreme score only touches
+Sums over ranges of the negatives come from prefix sums that start at the middle score, so that an extreme score only affects
 the ranges that contain it.
 """
 
@@ -17,11 +18,13 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.sort import scores_of
 
 
 @kernel
 def holding_bounds(positives, ratio):
-    """``B_k`` for k = 1..positives; ``ratio`` is ``(1 - p)/p``. A little is added lest rounding lose a whole number."""
+    """Return ``B_k`` for k = 1..positives, int64; ``ratio`` is ``(1 - p)/p``."""
+    # 1e-9: a product that should be an integer must not be rounded down to the one before.
     bounds = np.empty(positives, np.int64)
     for i in range(positives):
         bounds[i] = np.int64(np.floor((i + 1) * ratio + 1e-9))
@@ -30,7 +33,7 @@ def holding_bounds(positives, ratio):
 
 @kernel
 def last_holding(counts, bounds):
-    """The metric: the largest k with ``c_k <= B_k``, zero if there is none."""
+    """Return the largest k with ``c_k <= B_k``, zero if there is none."""
     for k in range(len(counts), 0, -1):
         if counts[k - 1] <= bounds[k - 1]:
             return k
@@ -38,88 +41,92 @@ def last_holding(counts, bounds):
 
 
 @kernel
-def augment_precision_bound(lists, above, at_or_above, ratio, pull):
-    """Least and greatest maximizing counts; each k of the metric is worth ``-pull`` (either sign), of shape ``(R,)``."""
+def augment_precision_bound(lists, above, at_or_above, ratio, loss_weight):
+    """Return the least and greatest maximizing counts for a loss weight of either sign, here that of k, the largest holding row.
+
+    ``above`` and ``at_or_above`` are the counts of the prediction; ``ratio`` is ``(1 - p)/p``.
+    """
     least = above.copy()
     greatest = at_or_above.copy()
-    for r in range(len(pull)):
+    for r in range(len(loss_weight)):
         rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
-        s = lists.positives[rows]
-        t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
+        s, t = scores_of(lists, r)
         if len(s) == 0 or len(t) == 0:
             continue
         bounds = holding_bounds(len(s), ratio)
-        if pull[r] > 0:
-            many, few = _best_lower(s, t, above[rows], bounds, pull[r])
+        # A larger k means lower counts.
+        if loss_weight[r] > 0:
+            largest_k, smallest_k = _best_lower(s, t, above[rows], bounds, loss_weight[r])
             for i in range(len(s)):
-                if i >= many:
+                if i >= largest_k:
                     least[rows][i] = max(least[rows][i], min(bounds[i] + 1, len(t)))
-                if i >= few:
+                if i >= smallest_k:
                     greatest[rows][i] = max(greatest[rows][i], min(bounds[i] + 1, len(t)))
         else:
-            many, few = _best_higher(s, t, at_or_above[rows], bounds, -pull[r])
+            largest_k, smallest_k = _best_higher(s, t, at_or_above[rows], bounds, -loss_weight[r])
             for i in range(len(s)):
-                if i < many:
-                    least[rows][i] = min(least[rows][i], bounds[many - 1])
-                if i < few:
-                    greatest[rows][i] = min(greatest[rows][i], bounds[few - 1])
+                if i < largest_k:
+                    least[rows][i] = min(least[rows][i], bounds[largest_k - 1])
+                if i < smallest_k:
+                    greatest[rows][i] = min(greatest[rows][i], bounds[smallest_k - 1])
     return least, greatest
 
 
 @kernel
 def _best_lower(s, t, natural, bounds, reward):
-    """The largest and the smallest best k at or below the natural one."""
+    """Return the largest and the smallest optimal k at or below that of the prediction; ``reward`` per row that k falls."""
     sums = _prefix_from_middle(t)
-    k = last_holding(natural, bounds)
+    natural_k = last_holding(natural, bounds)
     best = value = 0.0
-    many = few = k
+    largest_k = smallest_k = natural_k
     cost = 0.0
     for i in range(len(s) - 1, -1, -1):
         if bounds[i] >= len(t):
             break
         if bounds[i] + 1 > natural[i]:
             cost += (bounds[i] + 1 - natural[i]) * (s[i] - t[len(t) // 2]) - (sums[bounds[i] + 1] - sums[natural[i]])
-        if i < k:
-            value = reward * (k - i) - cost
+        if i < natural_k:
+            value = reward * (natural_k - i) - cost
             if value > best:
-                best, many = value, i
+                best, largest_k = value, i
             if value >= best:
-                few = i
-    return many, few
+                smallest_k = i
+    return largest_k, smallest_k
 
 
 @kernel
 def _best_higher(s, t, natural, bounds, reward):
-    """The largest and the smallest best k at or above the natural one."""
+    """Return the largest and the smallest optimal k at or above that of the prediction; ``reward`` per row that k rises."""
     sums = _prefix_from_middle(t)
     middle = t[len(t) // 2]
     natural_k = last_holding(natural, bounds)
     best = 0.0
-    many = few = natural_k
+    largest_k = smallest_k = natural_k
+    # The cost of k is a sum over the rows first..k, those with counts above B_k; scores are measured from the middle one:
+    # sum_{j <= c0_i} (t_j - s_i), less the same for j <= B_k.
     first = 0
-    # Over the rows first..k: their own sums of negatives and scores, both measured from the middle.
-    own = score_sum = 0.0
+    natural_sum = score_sum = 0.0
     for i in range(len(s)):
-        own += sums[natural[i]] - natural[i] * (s[i] - middle)
+        natural_sum += sums[natural[i]] - natural[i] * (s[i] - middle)
         score_sum += s[i] - middle
         bound = min(bounds[i], len(t))
         while first <= i and natural[first] <= bound:
-            own -= sums[natural[first]] - natural[first] * (s[first] - middle)
+            natural_sum -= sums[natural[first]] - natural[first] * (s[first] - middle)
             score_sum -= s[first] - middle
             first += 1
         if i + 1 > natural_k:
-            cost = own - (i + 1 - first) * sums[bound] + bound * score_sum
+            cost = natural_sum - (i + 1 - first) * sums[bound] + bound * score_sum
             value = reward * (i + 1 - natural_k) - cost
             if value > best:
-                best, few = value, i + 1
+                best, smallest_k = value, i + 1
             if value >= best:
-                many = i + 1
-    return many, few
+                largest_k = i + 1
+    return largest_k, smallest_k
 
 
 @kernel
 def _prefix_from_middle(t):
-    """``sums[c] = sum_{j <= c} (t_j - middle)`` up to a constant, built outward from the middle score."""
+    """Return ``sums[c] = sum_{j <= c} (t_j - middle)`` up to a constant, accumulated outward from the middle score."""
     sums = np.zeros(len(t) + 1)
     centre = len(t) // 2
     middle = t[centre]
@@ -132,9 +139,9 @@ def _prefix_from_middle(t):
 
 @kernel
 def holding(lists, counts, ratio):
-    """The metric of each ranking, shape ``(R,)``."""
+    """Return the largest k whose row holds in each ranking, float64 ``(R,)``; zero if none does."""
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
-        mine = counts[lists.positive_start[r] : lists.positive_start[r + 1]]
-        result[r] = last_holding(mine, holding_bounds(len(mine), ratio))
+        rows = counts[lists.positive_start[r] : lists.positive_start[r + 1]]
+        result[r] = last_holding(rows, holding_bounds(len(rows), ratio))
     return result

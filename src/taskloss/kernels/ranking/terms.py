@@ -1,16 +1,16 @@
-r"""The terms of separable ranking metrics, and how they fall.
+r"""The terms of separable ranking metrics, and their decrease when a negative rises.
 
-A ranking metric is *separable* when it is a sum over the positives, each seen only through its place ``i`` among the
+A ranking metric is *separable* when it is a sum over the positives in which each is seen only through its rank ``i`` among the
 positives (1 is the top) and the number ``c`` of negatives above it:
 
 .. math:: M(c) = \text{scale} \cdot \sum_i m(i, c_i).
 
-A metric is named by an integer rather than by a function argument: numba keeps such kernels on disk between processes, and the
-branch is free.
+A metric is named by an integer rather than passed as a function: numba can cache such kernels on disk, and the branch costs
+nothing.
 
-The solvers never see ``m`` itself in a block of positives ``a..b``; they see how much the block loses when one more negative
-passes above all of it, ``drop(a, b, c) = sum_{i=a..b} m(i, c) - m(i, c + 1)``. Differences of prefix tables (harmonic numbers)
-would give it on paper and noise in float64 from 100,000 samples on; the formulas below keep full relative precision.
+The solvers never need ``m`` itself for a block of positives ``a..b``, only the *drop* of the metric when one more negative
+passes above all of them, ``drop(a, b, c) = sum_{i=a..b} m(i, c) - m(i, c + 1)``. Differences of prefix tables (harmonic numbers)
+equal it in exact arithmetic but are noise in float64 from 100,000 samples on; the formulas below keep full relative precision.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from taskloss.kernels._numba import inlined_kernel, kernel
 AVERAGE_PRECISION = 0
 NDCG = 1
 
-# From here on, the asymptotic series of the harmonic numbers is exact to the last bits with the terms kept below.
+# From this rank on, the asymptotic series of the harmonic numbers is exact to the last bits with the terms kept below.
 _SERIES_FROM = 64
+# Blocks of up to this many positives are summed term by term.
 _SHORT_BLOCK = 16
 _LN2 = np.log(2.0)
 
 
 @kernel
 def discount(rank):
-    """``d(rank) = 1 / log2(1 + rank)``, what an item at this rank (from 1) counts in a discounted cumulative gain."""
-    # The rank is a whole number, so 1 + rank is exact and the slower log1p has nothing to add.
+    """Return ``d(rank) = 1 / log2(1 + rank)``, the weight of this rank (from 1) in a discounted cumulative gain."""
+    # The rank is an integer, so 1 + rank is exact and the slower log1p would be no more accurate.
     return _LN2 / np.log(1.0 + rank)
 
 
 @inlined_kernel
 def _discount_drop(p, steps):
-    r"""``d(p) - d(p + steps)``, without cancellation: ``ln 2 * ratio / (ln(1 + p) (ln(1 + p) + ratio))``.
+    r"""Return ``d(p) - d(p + steps)`` without cancellation, as ``ln 2 * ratio / (ln(1 + p) (ln(1 + p) + ratio))``.
 
-    Here ``ratio = ln((1 + p + steps)/(1 + p))``, for near ranks by the series of ``2 artanh z`` instead of a second logarithm.
-    Far down the list, the usual case, its first terms are exact and spare a pooling of a million scores a third of its time.
+    Here ``ratio = ln((1 + p + steps)/(1 + p)) = 2 artanh z`` with ``z = steps / (2 + 2 p + steps)``. For small z a series
+    replaces the second logarithm; far down the list, the usual case, its first three terms are exact.
     """
     logarithm = np.log(1.0 + p)
     z = steps / (2.0 + 2.0 * p + steps)
@@ -56,7 +57,7 @@ def _discount_drop(p, steps):
 
 @kernel
 def term(metric, i, c):
-    """``m(i, c)``, without the metric's scale: the precision at the positive, or its discount."""
+    """Return ``m(i, c)``, without the metric's scale: the precision at the positive, or its discount."""
     if metric == NDCG:
         return discount(np.float64(i + c))
     return i / (i + c)
@@ -64,7 +65,7 @@ def term(metric, i, c):
 
 @inlined_kernel
 def row_drop(metric, i, c):
-    """``m(i, c) - m(i, c + 1)``, of one positive."""
+    """Return ``m(i, c) - m(i, c + 1)``, the drop of one positive."""
     n = np.float64(i + c)
     if metric == NDCG:
         return _discount_drop(n, 1.0)
@@ -73,7 +74,7 @@ def row_drop(metric, i, c):
 
 @kernel
 def drop(metric, a, b, c):
-    """What the positives ``a..b`` lose when the number of negatives above them grows from ``c`` to ``c + 1``.
+    """Return the drop of the positives ``a..b`` when the number of negatives above them grows from ``c`` to ``c + 1``.
 
     For NDCG the sum telescopes: one more negative moves the whole block down by one rank.
     """
@@ -84,18 +85,20 @@ def drop(metric, a, b, c):
 
 @kernel
 def _average_precision_drop(a, b, c):
-    r"""``sum_{i=a..b} i / ((i + c)(i + c + 1))``, to a few units in the last place.
+    r"""Return ``sum_{i=a..b} i / ((i + c)(i + c + 1))``, accurate to a few units in the last place.
 
-    With ``p = a + c``, ``q = b + c + 1``, ``d = q - p`` and ``u = d / p`` the sum is ``(H_q - H_p) - c d / (p q)``, H the
-    harmonic numbers. The two parts nearly cancel when c is large, so they are not computed apart. Since ``c = p - a``,
+    With ``p = a + c``, ``q = b + c + 1``, ``d = q - p`` and ``u = d / p`` the sum is ``(H_q - H_p) - c d / (p q)``, where
+    ``H`` are the harmonic numbers. The two parts nearly cancel when c is large, so they are not computed separately. Since
+    ``c = p - a``,
 
     .. math:: \text{sum} = [\ln(1 + u) - u / (1 + u)] + (a - 1/2) d / (p q) + R(q) - R(p),
 
-    where ``R(n) = -1/(12 n^2) + 1/(120 n^4) - 1/(252 n^6)`` is the rest of the harmonic series after ``ln n + 1/(2 n)``, and
-    with ``v = u / (2 + u)`` the bracket is a sum of positive terms, ``2 v^2 / (1 + v) + 2 v^3/3 + 2 v^5/5 + ...``.
+    where ``R(n) = -1/(12 n^2) + 1/(120 n^4) - 1/(252 n^6)`` is the remainder of ``H_n`` after ``ln n + 1/(2 n)`` and a
+    constant. With ``v = u / (2 + u)`` the bracket is a sum of positive terms, ``2 v^2 / (1 + v) + 2 v^3/3 + 2 v^5/5 + ...``.
     """
     total = 0.0
     first = a
+    # Positives of short blocks and of low ranks are added one by one; the formula takes the others, with ``first`` for a.
     last_single = b if b - a < _SHORT_BLOCK else min(b, _SERIES_FROM - 1 - c)
     while first <= last_single:
         total += row_drop(AVERAGE_PRECISION, first, c)
@@ -112,10 +115,11 @@ def _average_precision_drop(a, b, c):
         bracket = 2.0 * v * (v / (1.0 + v) + tail)
     else:
         bracket = np.log1p(d / p) - d / q
-    return total + bracket + (first - 0.5) * d / (p * q) + (_harmonic_rest(q) - _harmonic_rest(p))
+    return total + bracket + (first - 0.5) * d / (p * q) + (_harmonic_remainder(q) - _harmonic_remainder(p))
 
 
 @kernel
-def _harmonic_rest(n):
+def _harmonic_remainder(n):
+    """Return ``R(n)`` of :func:`_average_precision_drop`."""
     square = 1.0 / (n * n)
     return square * (-1 / 12 + square * (1 / 120 - square / 252))

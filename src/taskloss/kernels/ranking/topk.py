@@ -1,14 +1,16 @@
-r"""Loss-augmented inference for precision and recall at k: how many positives the top k hold.
+r"""Loss-augmented inference for precision and recall at k: a search over the number of positives in the top k.
 
-A ranking with a positives in the top k has the first a positives and the first k - a negatives there, everything else as the
-scores have it: rows up to a are clipped to at most k - a, the others to at least k - a. The metric only sees a, so the answer
-is the best a. Against the natural ranking it costs the score differences of the pairs that change sides,
+Let a be the number of positives in the top k. The best such ranking has the first a positives and the first k - a negatives there
+and is otherwise ordered by score: the natural counts are clipped to at most k - a in the rows up to a, and to at least k - a in
+the others. The metric depends on a only, so inference finds the best a. Against the prediction a ranking costs the score
+differences of the pairs that change order,
 
 .. math:: \text{cost}(a) = \sum_{i > a} \sum_{j \le k - a} (s_i - t_j)_+ \;\; (a \text{ below natural}), \qquad
           \text{cost}(a) = \sum_{i \le a} \sum_{j > k - a} (t_j - s_i)_+ \;\; (a \text{ above natural}).
 
-The second is the first with the two lists exchanged. Going outward from the natural a, each step adds one row and one column
-of pairs; both are kept as sums of differences of one sign over a growing range, so the whole is O(P + N) and nothing cancels.
+The second is the first with the two lists exchanged. Going outward from the a of the prediction, each step adds one row and one
+column of pairs. Both are updated as sums of differences of one sign over a growing range, so the search takes O(P + N) and
+nothing cancels.
 """
 
 from __future__ import annotations
@@ -16,41 +18,45 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.sort import scores_of
 
 
 @kernel
-def augment_top_k(lists, above, at_or_above, k, pull):
-    """Least and greatest maximizing counts; a positive in the top ``k`` is worth ``-pull`` (any sign), both of shape ``(R,)``."""
+def augment_top_k(lists, above, at_or_above, k, loss_weight):
+    """Return the least and greatest maximizing counts for a loss weight of either sign, here that of one positive in the top k.
+
+    ``above`` and ``at_or_above`` are the counts of the prediction; ``k`` is int64 ``(R,)``.
+    """
     least = above.copy()
     greatest = at_or_above.copy()
-    for r in range(len(pull)):
-        start, stop = lists.positive_start[r], lists.positive_start[r + 1]
-        s = lists.positives[start:stop]
-        t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
+    for r in range(len(loss_weight)):
+        rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
+        s, t = scores_of(lists, r)
         size = min(k[r], len(s) + len(t))
-        natural = above[start:stop] if pull[r] > 0 else at_or_above[start:stop]
+        natural = above[rows] if loss_weight[r] > 0 else at_or_above[rows]
         inside = _positives_inside(natural, size)
         # Fewer positives inside means greater counts.
-        if pull[r] > 0:
-            fewest, most = _best_moves(s, t, size, inside, pull[r])
-            a_least, a_greatest = inside - fewest, inside - most
+        if loss_weight[r] > 0:
+            fewest, most = _best_moves(s, t, size, inside, loss_weight[r])
+            inside_least, inside_greatest = inside - fewest, inside - most
         else:
-            fewest, most = _best_moves(t, s, size, size - inside, -pull[r])
-            a_least, a_greatest = inside + most, inside + fewest
-        _clip(least[start:stop], a_least, size - a_least)
-        _clip(greatest[start:stop], a_greatest, size - a_greatest)
+            fewest, most = _best_moves(t, s, size, size - inside, -loss_weight[r])
+            inside_least, inside_greatest = inside + most, inside + fewest
+        _clip(least[rows], inside_least, size - inside_least)
+        _clip(greatest[rows], inside_greatest, size - inside_greatest)
     return least, greatest
 
 
 @kernel
 def _clip(counts, inside, bound):
+    """Clip the first ``inside`` counts to at most ``bound`` and the others to at least ``bound``, in place."""
     for i in range(len(counts)):
         counts[i] = min(counts[i], bound) if i < inside else max(counts[i], bound)
 
 
 @kernel
 def _positives_inside(counts, k):
-    """How many positives stand in the top k."""
+    """Return the number of positives in the top k of a ranking with these counts."""
     inside = 0
     while inside < len(counts) and inside + 1 + counts[inside] <= k:
         inside += 1
@@ -59,17 +65,20 @@ def _positives_inside(counts, k):
 
 @kernel
 def _best_moves(s, t, k, inside, reward):
-    """Fewest and most samples of ``s`` to move out of the top k at the best total of ``reward`` a move less the cost.
+    """Return the fewest and the most samples of ``s`` to move out of the top k for the best total of rewards less costs.
 
-    The top k is natural at first, so whatever leaves it scores at least as high as whatever enters.
+    Each move exchanges the last sample of ``s`` inside for the first sample of ``t`` outside. The top k is that of the prediction
+    at first, with ``inside`` samples of ``s``, so a sample that leaves scores at least as high as one that enters.
     """
     fewest = most = 0
     best = value = 0.0
+    # The costs of the current move: the entering sample against s[leaving:row_end], and the leaving one against
+    # t[column_begin:column_end].
     row_sum, row_end = 0.0, inside
     column_sum, column_begin, column_end = 0.0, k - inside, k - inside
     for moves in range(1, min(inside, len(t) - (k - inside)) + 1):
         leaving, entering = inside - moves, k - inside + moves - 1
-        # The sample that leaves, against the samples of t inside that score no higher: t[column_begin:column_end].
+        # The leaving sample passes below the samples of t inside that score no higher.
         if moves > 1:
             column_sum += (column_end - column_begin) * (s[leaving] - s[leaving + 1])
         while column_begin > 0 and t[column_begin - 1] <= s[leaving]:
@@ -78,7 +87,7 @@ def _best_moves(s, t, k, inside, reward):
         while column_end < entering:
             column_sum += s[leaving] - t[column_end]
             column_end += 1
-        # The sample that enters, against the samples of s outside that score higher: s[leaving:row_end].
+        # The entering sample passes above the samples of s outside that score higher.
         if moves > 1:
             row_sum += (row_end - leaving - 1) * (t[entering - 1] - t[entering])
         row_sum += s[leaving] - t[entering]
@@ -95,7 +104,7 @@ def _best_moves(s, t, k, inside, reward):
 
 @kernel
 def count_inside(lists, counts, k):
-    """How many positives stand in the top ``k[r]``, shape ``(R,)``."""
+    """Return the number of positives in the top ``k[r]`` of each ranking, float64 ``(R,)``."""
     result = np.zeros(len(k))
     for r in range(len(k)):
         result[r] = _positives_inside(counts[lists.positive_start[r] : lists.positive_start[r + 1]], k[r])

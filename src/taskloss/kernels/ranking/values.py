@@ -1,8 +1,10 @@
-"""What a metric says of the prediction, ties included; each result has shape ``(R,)``, one value a ranking.
+"""Values of ranking metrics for the prediction, ties included; results are float64 ``(R,)``, one value per ranking.
 
-Samples with equal scores are one group. Metrics of a decision threshold (average precision, precision at a recall, recall at a
-precision or at a false positive rate) see a group retrieved together, as scikit-learn's curves do. Metrics of ranks (NDCG,
+Samples with equal scores form a group. For metrics of a decision threshold (average precision, precision at a recall, recall at
+a precision or at a false positive rate) a group is retrieved together, as in scikit-learn's curves. Metrics of ranks (NDCG,
 precision and recall at k) and areas take the mean over the orders of the group. The reciprocal rank takes its worst order.
+
+``lists`` are those of R rankings; ``above`` and ``at_or_above`` the counts of the prediction, int64 ``(positives,)``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from taskloss.kernels.ranking.terms import discount
 
 @kernel
 def _group_end(positives, first, stop):
-    """One past the last positive whose score equals that of ``first``."""
+    """Return one past the last positive, before ``stop``, whose score equals that of ``first``."""
     end = first + 1
     while end < stop and positives[end] == positives[first]:
         end += 1
@@ -25,7 +27,7 @@ def _group_end(positives, first, stop):
 
 @kernel
 def discounted_gain(lists, above, at_or_above, k):
-    """The sum of the discounts of the positives' ranks up to ``k[r]``, the mean discount of a group for each of its members."""
+    """Return the sum of the discounts of the positives' ranks up to ``k[r]``; each member of a group has its mean discount."""
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
@@ -44,7 +46,7 @@ def discounted_gain(lists, above, at_or_above, k):
 
 @kernel
 def positives_in_top(lists, above, at_or_above, k):
-    """How many positives the top ``k[r]`` ranks hold; a group cut by rank k counts in proportion."""
+    """Return the number of positives in the top ``k[r]`` ranks; of a group cut by rank k a proportional part counts."""
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
@@ -61,7 +63,7 @@ def positives_in_top(lists, above, at_or_above, k):
 
 @kernel
 def positives_above_bound(lists, at_or_above, bound):
-    """How many positives have at most ``bound[r]`` negatives at or above them."""
+    """Return the number of positives with at most ``bound[r]`` negatives at or above them."""
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
         for i in range(lists.positive_start[r], lists.positive_start[r + 1]):
@@ -71,7 +73,7 @@ def positives_above_bound(lists, at_or_above, bound):
 
 @kernel
 def precision_at_positive(lists, at_or_above, row):
-    """The precision when the positive number ``row[r]`` (from 1) and its group are retrieved; zero beyond the positives."""
+    """Return the precision when the positive ``row[r]`` (from 1) and its group are retrieved; zero if there are fewer."""
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
@@ -84,7 +86,7 @@ def precision_at_positive(lists, at_or_above, row):
 
 @kernel
 def positives_at_precision(lists, at_or_above, ratio):
-    """The most positives that a threshold retrieves at a precision p, ``ratio = (1 - p)/p``."""
+    """Return the most positives that a threshold retrieves at a precision of at least p; ``ratio = (1 - p)/p``."""
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
