@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numba
-import numba.extending
-
-intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
-"""Decorator of a function that emits LLVM code into the kernels that call it; calls omit its first argument."""
 
 
 def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
@@ -53,24 +49,16 @@ def inlined_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inner_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a kernel that only kernels call, without the wrapper for Python, which is slow to compile for many arguments."""
-    return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    """Compile a kernel that only kernels call, and that neither allocates nor returns an array (numba refuses it otherwise).
 
-
-def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile an inner kernel without reference counting: less code, which compiles sooner and runs faster.
-
-    The kernel must neither allocate nor return an array; numba refuses it otherwise.
+    It has no wrapper for Python and counts no references: less code, which compiles sooner and runs faster.
     """
     return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 
 
-def merged_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Merge an inner kernel with a single call site into its caller before numba compiles that.
-
-    A kernel is compiled again within each caller, so every level of calls adds the compile time of all the levels below it.
-    """
-    return numba.njit(inline="always", nogil=True, error_model="numpy")(function)
+def allocating_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a kernel that only kernels call, and that may allocate arrays."""
+    return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 @functools.cache

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel, kernel
-from taskloss.lp.interior_point.data import largest_magnitude, program_of, write_activity, write_stationarity
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
+from taskloss.lp.interior_point.data import copy_values, largest_magnitude, program_of, write_activity, write_stationarity
 from taskloss.lp.interior_point.kkt import FULL_ACCURACY, factorize_kkt, make_kkt, solve_kkt
 from taskloss.lp.interior_point.termination import largest_violation, optimality
 
@@ -66,7 +66,7 @@ class PolishWorkspace(NamedTuple):
     """``(m,)``."""
 
 
-@inner_kernel
+@allocating_kernel
 def make_workspace(n, m):
     """Return a workspace for programs with n variables and m rows."""
     return PolishWorkspace(
@@ -165,7 +165,7 @@ def _polish_primal(program, kkt, x, workspace):
                 moved[column] += workspace.dx[column]
     write_activity(program, moved, workspace.activity)
     if _no_worse(violation, largest_violation(program, workspace.activity), moved):
-        x[:] = moved
+        copy_values(moved, x)
 
 
 @inner_kernel
@@ -200,7 +200,7 @@ def _polish_dual(program, kkt, x, multipliers, workspace):
             moved[m + column] = -gradient[column]
             gradient[column] = 0.0
     if _signs_allowed(program, multipliers, moved) and _no_worse(residual_given, largest_magnitude(gradient), moved):
-        multipliers[:] = moved
+        copy_values(moved, multipliers)
 
 
 @inner_kernel

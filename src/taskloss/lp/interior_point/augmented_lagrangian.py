@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel, kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.lp.interior_point.data import largest_magnitude, program_of, write_activity, write_stationarity
 from taskloss.lp.interior_point.kkt import FULL_ACCURACY, factorize_kkt, make_kkt, solve_kkt
 from taskloss.lp.interior_point.termination import largest_violation, optimality, relative_gap
@@ -82,7 +82,7 @@ def augmented_lagrangian_batch(
             error[item] = reached
 
 
-@inner_kernel
+@allocating_kernel
 def _augmented_lagrangian(program, kkt, x, multipliers, sigma, max_updates, tolerance, max_iterations, trace):
     """Overwrite ``x`` and ``multipliers``; return the number of Newton steps.
 
@@ -117,7 +117,7 @@ def _augmented_lagrangian(program, kkt, x, multipliers, sigma, max_updates, tole
     return iterations
 
 
-@inner_kernel
+@allocating_kernel
 def _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, max_iterations, updated, active, trace):
     """Minimize phi from ``x`` by Newton's method; return the steps and the gradient that remains (infinite: unbounded below).
 
@@ -208,7 +208,7 @@ def _write_newton_matrix(program, active, sigma, damping, kkt):
         kkt.regularization[k] = 0.0
 
 
-@inner_kernel
+@allocating_kernel
 def _exact_step_length(program, shifted, change, slope, curvature, sigma, kinks, bends):
     """Return the step length that minimizes phi along a direction; infinity if phi falls forever.
 

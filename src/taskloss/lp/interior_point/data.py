@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel, kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.lp.interior_point.symbolic import Sparsity
 
 UNBOUNDED = 1e20
@@ -63,7 +63,7 @@ class ProgramData(NamedTuple):
         return ProgramData(self.sparsity, *(array.copy() for array in self[1:]))
 
 
-@inner_kernel
+@allocating_kernel
 def program_of(programs, item):
     """Return one program of a batch, as views."""
     return ProgramData(
@@ -121,6 +121,13 @@ def write_stationarity(program, x, multipliers, gradient):
         if y != 0.0:
             for entry in range(row_start[row], row_start[row + 1]):
                 gradient[columns[entry]] += entries[entry] * y
+
+
+@inner_kernel
+def copy_values(source, target):
+    """Copy an array; numba compiles this sooner than the assignment of a slice."""
+    for i in range(len(target)):
+        target[i] = source[i]
 
 
 @kernel

@@ -68,8 +68,10 @@ def equilibrate_batch(programs, equilibration):
 @inner_kernel
 def _find_scales(program, rows, columns, row_max, column_max):
     """Write powers of two to ``rows`` and ``columns`` that bring the largest entry of each row and column near 1."""
-    rows[:] = 1.0
-    columns[:] = 1.0
+    for row in range(len(rows)):
+        rows[row] = 1.0
+    for column in range(len(columns)):
+        columns[column] = 1.0
     for _ in range(MAX_ROUNDS):
         _write_largest_entries(program, rows, columns, row_max, column_max)
         row_range = _divide_by_root(rows, row_max)
@@ -86,7 +88,8 @@ def _find_scales(program, rows, columns, row_max, column_max):
 def _write_largest_entries(program, rows, columns, row_max, column_max):
     """Write the largest absolute entry of every scaled row and column."""
     sparsity = program.sparsity
-    column_max[:] = 0.0
+    for column in range(len(columns)):
+        column_max[column] = 0.0
     for row in range(len(rows)):
         largest = 0.0
         for entry in range(sparsity.row_start[row], sparsity.row_start[row + 1]):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel
 from taskloss.lp.interior_point.ldl import factorize, solve_factorized
 
 FULL_ACCURACY = 1e-13
@@ -48,7 +48,7 @@ class KKTSystem(NamedTuple):
     """``(N,)``, zero between factorizations."""
 
 
-@inner_kernel
+@allocating_kernel
 def make_kkt(sparsity):
     """Return a workspace for programs with this sparsity."""
     size = len(sparsity.symbolic.sign)

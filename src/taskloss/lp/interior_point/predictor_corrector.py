@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel, kernel
-from taskloss.lp.interior_point.data import largest_magnitude, program_of, write_activity
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
+from taskloss.lp.interior_point.data import copy_values, largest_magnitude, program_of, write_activity
 from taskloss.lp.interior_point.kkt import factorize_kkt, make_kkt, solve_kkt
 from taskloss.lp.interior_point.termination import smallest_gap_scale
 from taskloss.lp.interior_point.variables import (
@@ -81,7 +81,7 @@ class Workspace(NamedTuple):
     """``(m,)``."""
 
 
-@inner_kernel
+@allocating_kernel
 def make_workspace(n, m):
     """Return a workspace for programs with n variables and m rows."""
     return Workspace(
@@ -191,10 +191,10 @@ def _follow_central_path(
         if error < best_error:
             best_error = error
             last_progress = iteration
-            best_x[:] = variables.x
-            best_multipliers[:] = residuals.multipliers
+            copy_values(variables.x, best_x)
+            copy_values(residuals.multipliers, best_multipliers)
         if iteration < len(trace):
-            trace[iteration] = variables.x
+            copy_values(variables.x, trace[iteration])
         diverged = error == np.inf or (error > 1e3 * best_error and best_error < 1e-4)
         stalled = iteration - last_progress > PATIENCE
         if best_error <= tolerance or diverged or stalled or iteration >= max_iterations:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inner_kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel
 from taskloss.lp.interior_point.data import largest_magnitude, write_activity, write_stationarity
 
 
@@ -67,25 +67,25 @@ class Scaling(NamedTuple):
     """Of the rows, ``(m,)``; 0 for equations and rows without a bound."""
 
 
-@inner_kernel
+@allocating_kernel
 def make_bounds(num_constraints):
     """Return empty bounds."""
     return Bounds(present=np.empty(2 * num_constraints), value=np.empty(2 * num_constraints), equality=np.empty(num_constraints))
 
 
-@inner_kernel
+@allocating_kernel
 def make_variables(n, m):
     """Return variables of zero."""
     return Variables(x=np.zeros(n), y=np.zeros(m), s=np.zeros(2 * (m + n)), z=np.zeros(2 * (m + n)))
 
 
-@inner_kernel
+@allocating_kernel
 def make_residuals(n, m):
     """Return empty residuals."""
     return Residuals(activity=np.empty(m + n), multipliers=np.empty(m + n), stationarity=np.empty(n), slack=np.empty(2 * (m + n)))
 
 
-@inner_kernel
+@allocating_kernel
 def make_scaling(n, m):
     """Return an empty scaling."""
     return Scaling(
