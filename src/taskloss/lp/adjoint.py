@@ -1,7 +1,8 @@
 """Gradients of a solution: what a gradient in x, or in the optimal value, means for c, A, b and the bounds.
 
 Each is an *adjoint*: vectors for c, the right-hand sides and the bounds, and pairs of vectors whose outer products add up to the
-gradient in A. Everything is computed when a gradient arrives, by one factorization per program. A bar marks a gradient.
+gradient in A. Everything is computed when a gradient arrives, by one factorization per program (two where the solution is not
+unique, none for the optimal value). A bar marks a gradient: ``xbar`` is that of the loss in x.
 
 *Active set* (Meng et al. 2021, section 3.2). With J the active rows, X the variables at a bound, R the others and ``B =
 A_{J,R}``: ``x_R = B^+ (b_J - A_{J,X} x_X)``. So with ``lam = B^{+T} xbar_R`` the gradients are ``bbar_J = lam``, ``Abar_J =
@@ -14,7 +15,7 @@ fixed: ``cbar = d``, ``bbar_J = -A_J d / epsilon``, ``Abar_J = ((A_J x - b_J) d'
 in the bounds that x violates.
 
 *Value* (Danskin). The Lagrangian with x and the duals held fixed has the derivative of the optimal value: ``cbar = x``, ``bbar =
--u``, ``Abar = u x'``, and the duals of the bounds.
+-u``, ``Abar = u x'``, and minus the multipliers of the variables in the bounds where they stand.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ Differentiate = Callable[[np.ndarray], Adjoint]
 
 
 def value_adjoint(programs: ProgramData, result: Result) -> Differentiate:
-    """Return the adjoint of the optimal value."""
+    """Return the function that maps a gradient in the optimal value to its adjoint."""
     m = programs.num_rows
 
     def differentiate(bar: np.ndarray) -> Adjoint:
@@ -76,13 +77,13 @@ def value_adjoint(programs: ProgramData, result: Result) -> Differentiate:
 
 
 def active_set_adjoint(programs: ProgramData, result: Result) -> Differentiate:
-    """Return the adjoint of x as the solution of the equations of its active set."""
+    """Return the function that maps a gradient in x, the solution of the equations of its active set, to its adjoint."""
     m = programs.num_rows
     active = result.at_lower | result.at_upper
     at_bound = active[:, m:]
 
     def differentiate(bar: np.ndarray) -> Adjoint:
-        unseen, lam, transposed = _solve_active_set(programs, active, np.where(at_bound, 0.0, bar))
+        unseen, lam, transposed = _solve_active_set(programs, active, bar)
         in_bounds = bar - transposed
         matrix_factors = [(-lam, result.x)]
         if not result.unique.all():
@@ -102,7 +103,10 @@ def active_set_adjoint(programs: ProgramData, result: Result) -> Differentiate:
 def smoothed_adjoint(
     programs: ProgramData, x: np.ndarray, multipliers: np.ndarray, epsilon: float, ridge: float
 ) -> Differentiate:
-    """Return the adjoint of the smoothed minimizer ``x``, whose ``multipliers`` tell the constraints that it violates."""
+    """Return the function that maps a gradient in the smoothed minimizer ``x`` to its adjoint.
+
+    Its ``multipliers`` tell the constraints that it violates.
+    """
     m = programs.num_rows
     equality = programs.lower == programs.upper
     active = (multipliers != 0.0) | equality
@@ -124,7 +128,7 @@ def smoothed_adjoint(
     return differentiate
 
 
-# --- their linear systems ----------------------------------------------------------------------------------------------
+# --- what they solve ---------------------------------------------------------------------------------------------------
 
 
 def _activity(programs: ProgramData, x: np.ndarray) -> np.ndarray:
@@ -167,7 +171,7 @@ def minimize_smoothed(
     settings = 1.0 / epsilon, 1, 1e-12, max_iterations
     in_threads(
         len(x),
-        lambda items: augmented_lagrangian_batch(with_ridge, items, *settings, x, multipliers, iterations, unknown, no_trace),
+        lambda items: augmented_lagrangian_batch(with_ridge, items, *settings, x, multipliers, unknown, iterations, no_trace),
         programs.work,
     )
     return x, multipliers
@@ -185,6 +189,7 @@ def attach(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return x and the optimal value as functions of the data of the program."""
     ub, eq = (None if matrix is None else values_of(matrix) for matrix in program.matrices)
+    # In the order of the gradients that _gradients returns.
     data = (program.c, ub, program.b_ub, eq, program.b_eq, program.lower, program.upper)
     outputs = (x, objective), (x_adjoint, objective_adjoint)
     # torch has no types for apply.

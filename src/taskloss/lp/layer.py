@@ -9,10 +9,10 @@ import torch
 from taskloss._checks import check_choice, check_count, check_positive
 from taskloss.lp.adjoint import active_set_adjoint, attach, minimize_smoothed, smoothed_adjoint, value_adjoint
 from taskloss.lp.interior_point.driver import Settings, solve_batch
-from taskloss.lp.newton import check_ridge, unrolled_newton
+from taskloss.lp.newton import unrolled_newton
 from taskloss.lp.problem import LinearProgram, as_program
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import checked_settings, start_from
+from taskloss.lp.solver import check_ridge, checked_settings, start_from
 
 GRADIENTS = ("active_set", "unrolled", "value", "smoothed")
 
@@ -26,7 +26,7 @@ def differentiable_solve(
     lower: Any = None,
     upper: Any = None,
     *,
-    gradient: str = GRADIENTS[0],
+    gradient: str = "active_set",
     epsilon: float = 1e-2,
     ridge: float = 0.0,
     unrolled_steps: int = 3,
@@ -45,6 +45,8 @@ def differentiable_solve(
     - ``"unrolled"``: that same minimizer (ridge 0 unless given), differentiated through its last ``unrolled_steps`` Newton steps,
       dense. For a check of the others and for the paper's burn-in, while the active set still changes.
     - ``"value"``: x carries no gradient. For losses of the optimal value alone; the cheapest.
+
+    Where a program was not solved, the gradients are finite but mean nothing: look at ``status``, or call ``check()``.
 
     The other arguments are those of ``solve``: a ``LinearProgram``, or the cost followed by its other arguments.
 
@@ -79,6 +81,9 @@ def differentiable_solve(
     return Solution(attached_x, objective, result, output)
 
 
+_OPTIONS = {"epsilon", "ridge", "unrolled_steps", "tolerance", "max_iterations"}
+
+
 class LPLayer(torch.nn.Module):
     """``differentiable_solve`` as a module: called with a program or its data, it returns a ``Solution`` with gradients.
 
@@ -102,12 +107,14 @@ class LPLayer(torch.nn.Module):
 
     calls: torch.Tensor
 
-    def __init__(self, gradient: str = GRADIENTS[0], *, burn_in: int = 0, **options: Any) -> None:
+    def __init__(self, gradient: str = "active_set", *, burn_in: int = 0, **options: Any) -> None:
         super().__init__()
         self.gradient = check_choice("gradient", gradient, GRADIENTS)
         if isinstance(burn_in, bool) or not isinstance(burn_in, int) or burn_in < 0:
             raise ValueError(f"burn_in must be a whole number of at least 0, got {burn_in!r}")
         self.burn_in = burn_in
+        if unknown := options.keys() - _OPTIONS:
+            raise TypeError(f"unknown option {min(unknown)!r}; expected {', '.join(sorted(_OPTIONS))}")
         self.options = options
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 

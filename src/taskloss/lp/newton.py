@@ -7,7 +7,8 @@ It minimizes the exterior penalty (Meng et al. 2021, after Mangasarian 2004)
 over all constraints ``g_i`` (rows of A and bounds of the variables). f is piecewise quadratic. With D the violated constraints
 a generalized Newton step solves ``(G' D G / epsilon + ridge + damping) d = -gradient``; the step length along d is exact. The
 duals are ``violation / epsilon``. Differentiated are the last steps, with D and the step length held constant, as in the paper
-("the step function constant").
+("the step function constant"). ``interior_point.augmented_lagrangian`` is the same method compiled and sparse, with multiplier
+updates.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from taskloss._checks import check_count, check_positive
 from taskloss.lp.problem import LinearProgram
+from taskloss.lp.solver import check_ridge
 from taskloss.lp.sparse import dense
 
 DAMPING = 1e-10
@@ -51,8 +53,9 @@ def newton_solve(
 ) -> NewtonSolution:
     """Minimize the penalty function of a program by Newton's method in plain torch.
 
-    Nothing leaves the device of the data. For programs on an accelerator, and for reading: ``LPLayer`` is exact and faster on the
-    CPU. The result is the smoothed solution of ``LPLayer(gradient="smoothed")``, not a vertex.
+    No value leaves the device of the data, but for a yes or no per iteration. For programs on an accelerator, and for reading:
+    ``LPLayer`` is exact, and faster on the CPU. The result is the smoothed solution of ``LPLayer(gradient="smoothed")``, not a
+    vertex.
 
     Args:
         program: dense or sparse; it is solved densely.
@@ -86,12 +89,6 @@ def newton_solve(
     if program.batch_size is None:
         return NewtonSolution(x[0], (state.violation[0] / epsilon).detach(), residual[0])
     return NewtonSolution(x, (state.violation / epsilon).detach(), residual)
-
-
-def check_ridge(ridge: float) -> None:
-    """Raise unless the ridge is a number of at least zero."""
-    if not ridge >= 0.0:
-        raise ValueError(f"ridge must be a number of at least zero, got {ridge!r}")
 
 
 def unrolled_newton(program: LinearProgram, start: Tensor, epsilon: float, ridge: float, steps: int) -> Tensor:
@@ -137,7 +134,7 @@ class _Penalty:
         self.cost = program.c.expand(len(self.constraints), -1)
         self.scale = 1.0 + self.cost.detach().abs().amax(-1)
         self.epsilon, self.ridge = epsilon, ridge
-        self.damping = ridge + DAMPING / epsilon
+        self.diagonal = ridge + DAMPING / epsilon
 
     def at(self, x: Tensor) -> _State:
         """Evaluate f at ``x (B, n)``."""
@@ -155,7 +152,7 @@ class _Penalty:
         for _ in range(steps):
             state = self.at(x)
             active = self.constraints * state.active[..., None]
-            hessian = torch.einsum("bij,bik->bjk", active, active) / self.epsilon + self.damping * identity
+            hessian = torch.einsum("bij,bik->bjk", active, active) / self.epsilon + self.diagonal * identity
             direction = -torch.linalg.solve(hessian, state.gradient)
             x = x + self._exact_step_length(state, direction)[:, None] * direction
         return x
@@ -195,7 +192,7 @@ class _Penalty:
         rise = torch.where(curvatures > 0.0, curvatures * widths, torch.zeros_like(widths))
         crosses = (slopes + rise >= 0.0) & starts.isfinite()
         first = crosses.to(torch.int64).argmax(-1, keepdim=True)
-        length = (starts - slopes / curvatures.clamp_min(1e-300)).gather(-1, first)[..., 0]
+        length = (starts - slopes / curvatures.clamp_min(torch.finfo(curvatures.dtype).tiny)).gather(-1, first)[..., 0]
         # At the minimizer itself the step is a full one: it moves nothing, but it is what is differentiated.
         falls = (slope < 0.0)[:, 0] & crosses.any(-1) & length.isfinite()
         return torch.where(falls, length, torch.ones_like(length))

@@ -21,12 +21,12 @@ from taskloss.lp.sparse import Matrix, SparseMatrix, as_matrix, entries_by_row, 
 class LinearProgram:
     """``min c'x  subject to  A_ub x <= b_ub,  A_eq x = b_eq,  lower <= x <= upper``, one program or a batch of them.
 
-    With n variables, m inequalities and e equations the shapes are ``c (n,)``, ``A_ub (m, n)``, ``b_ub (m,)``, ``A_eq (e, n)``,
-    ``b_eq (e,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis; those without one are
-    shared by the whole batch. The matrices are dense tensors, ``SparseMatrix``, torch sparse tensors (COO or CSR) or scipy
-    sparse matrices; one matrix per item is a dense tensor, a ``SparseMatrix`` with one row of values per item, or a batched CSR
-    tensor with the same indices in all items. What is left out is absent: **without** ``lower`` **a variable may be negative**,
-    unlike in ``scipy.optimize.linprog``.
+    With n variables, m_ub inequalities and m_eq equations the shapes are ``c (n,)``, ``A_ub (m_ub, n)``, ``b_ub (m_ub,)``,
+    ``A_eq (m_eq, n)``, ``b_eq (m_eq,)``, ``lower`` and ``upper`` ``(n,)`` or a number. Each may have a leading batch axis;
+    those without one are shared by the whole batch. The matrices are dense tensors, ``SparseMatrix``, torch sparse tensors (COO
+    or CSR) or scipy sparse matrices; one matrix per item is a dense tensor, a ``SparseMatrix`` with one row of values per item,
+    or a batched CSR tensor with the same indices in all items. What is left out is absent: **without** ``lower`` **a variable
+    may be negative**, unlike in ``scipy.optimize.linprog``.
 
     >>> import torch
     >>> problem = LinearProgram(torch.tensor([1.0, 2.0]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
@@ -71,16 +71,16 @@ class LinearProgram:
 
     @property
     def num_inequalities(self) -> int:
-        """Number of inequalities, m."""
+        """Number of inequalities, m_ub."""
         return 0 if self.b_ub is None else int(self.b_ub.shape[-1])
 
     @property
     def num_equations(self) -> int:
-        """Number of equations, e."""
+        """Number of equations, m_eq."""
         return 0 if self.b_eq is None else int(self.b_eq.shape[-1])
 
     def to_arrays(self) -> ProgramData:
-        """Return the data as the solver takes it, as it is now: a parameter may have been changed in place."""
+        """Convert the data to arrays; those that the constructor made are used unless a tensor was changed in place since."""
         versions, arrays = self.__dict__.pop("_checked", (None, None))
         if arrays is not None and versions is not None and versions == self._versions():
             return arrays

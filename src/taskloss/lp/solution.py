@@ -40,15 +40,15 @@ _ADVICE = {
         "variables of that direction, or check the sign of c."
     ),
     Status.ITERATION_LIMIT: (
-        "No solution within the tolerance and no proof that there is none; `gap` and `error` say how far x is. Raise "
-        "max_iterations, loosen the tolerance, or bring the data to comparable scales."
+        "No solution within the tolerance and no proof that there is none; `gap` and `error` say how far x is. Loosen the "
+        "tolerance, bring the data to comparable scales, or raise max_iterations if it was lowered."
     ),
 }
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ActiveSet:
-    """Constraints that hold with equality at the solution: masks of the inequality rows and of the two bounds."""
+    """Constraints at a bound, or with a dual, at the solution: bool masks of the inequality rows and of the two bounds."""
 
     rows: torch.Tensor
     lower: torch.Tensor
@@ -67,12 +67,17 @@ class Result(NamedTuple):
     at_upper: np.ndarray
     """Constraints at their upper bound; equations and fixed variables count as such."""
     objective: np.ndarray
-    """``(B,)``, and so are the next ones."""
+    """``(B,)``."""
     error: np.ndarray
+    """``(B,)``."""
     gap: np.ndarray
+    """``(B,)``."""
     iterations: np.ndarray
+    """``(B,)``."""
     unique: np.ndarray
+    """Bool ``(B,)``."""
     statuses: np.ndarray
+    """Values of :class:`Status`, ``(B,)``."""
     certificates: list[np.ndarray | None]
     """One per program: row multipliers or a direction, see :class:`Status`, or None."""
     traces: list[np.ndarray]
@@ -113,7 +118,7 @@ class Solution:
 
     @functools.cached_property
     def dual_ub(self) -> torch.Tensor:
-        """Duals of the inequalities, ``(m,) >= 0``.
+        """Duals of the inequalities, ``(m_ub,) >= 0``.
 
         All duals together satisfy ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``.
         """
@@ -121,7 +126,7 @@ class Solution:
 
     @functools.cached_property
     def dual_eq(self) -> torch.Tensor:
-        """Duals of the equations, ``(e,)``."""
+        """Multipliers of the equations, ``(m_eq,)``, of either sign."""
         return self.output_format.tensor(
             self.result.multipliers[:, self.output_format.num_inequalities : self.output_format.num_rows]
         )
@@ -162,7 +167,7 @@ class Solution:
 
     @functools.cached_property
     def unique(self) -> torch.Tensor:
-        """Whether x is the unique optimum."""
+        """Whether x was shown to be the unique optimum: the constraints with a multiplier determine it."""
         return self.output_format.tensor(self.result.unique)
 
     @functools.cached_property

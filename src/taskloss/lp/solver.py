@@ -40,7 +40,7 @@ def solve(
     lower: Any = None,
     upper: Any = None,
     *,
-    method: str = LP_METHODS[0],
+    method: str = "interior_point",
     epsilon: float = 1e-3,
     tolerance: float = 1e-8,
     max_iterations: int = 2000,
@@ -51,7 +51,7 @@ def solve(
 
     Args:
         problem: a ``LinearProgram``, or its cost c followed by the other arguments of a ``LinearProgram``.
-        A_ub: as the arguments below: see ``LinearProgram``; only where ``problem`` is the cost.
+        A_ub: see ``LinearProgram``; this and the next ones only where ``problem`` is the cost.
         b_ub: see ``LinearProgram``.
         A_eq: see ``LinearProgram``.
         b_eq: see ``LinearProgram``.
@@ -60,7 +60,7 @@ def solve(
         method: ``"interior_point"``, ``"augmented_lagrangian"`` or ``"penalty"``.
         epsilon: of ``method="penalty"`` alone.
         tolerance: relative, of feasibility, stationarity and the duality gap.
-        max_iterations: Newton steps per program.
+        max_iterations: upper limit of the Newton steps of each stage of a program; the stages have lower limits of their own.
         warm_start: the solution of a similar problem of the same shape.
         trace: keep the iterates (before the last polish).
 
@@ -76,6 +76,12 @@ def solve(
     result = solve_batch(arrays, settings, start_from(warm_start, arrays))
     output = program.output_format
     return Solution(output.tensor(result.x), output.tensor(result.objective), result, output)
+
+
+def check_ridge(ridge: float) -> None:
+    """Raise unless the ridge is a number of at least zero."""
+    if not ridge >= 0.0:
+        raise ValueError(f"ridge must be a number of at least zero, got {ridge!r}")
 
 
 def checked_settings(settings: Settings) -> Settings:

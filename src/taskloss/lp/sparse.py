@@ -1,7 +1,7 @@
 """Matrices of linear programs: dense tensors, or sparse ones whose values are a tensor that a network may make.
 
-torch's own sparse tensors work as well, but their gradients cost more than the linear program: that of a CSR tensor is formed as
-a dense matrix. So every sparse format is read as a :class:`SparseMatrix`.
+Every sparse format is read as a :class:`SparseMatrix`. Prefer it to torch's own sparse tensors, whose gradients cost more than
+the linear program: that of a CSR tensor is formed as a dense matrix.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def matrix_gradient(matrix: Matrix, factors: list[tuple[np.ndarray, np.ndarray]]
     """Return the gradient in ``values_of(matrix)`` where that of item b is ``sum_k left_k[b] right_k[b]'``.
 
     Each factor is a pair ``(left (B, rows), right (B, columns))``. A matrix that is shared by the batch receives the sum over
-    items. The gradient of a dense matrix has entries where the matrix has none.
+    items. The gradient of a dense matrix is dense, also where the matrix is zero.
     """
     values = values_of(matrix)
     total: Any = 0.0

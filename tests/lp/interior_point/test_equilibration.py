@@ -21,7 +21,7 @@ def test_the_scaled_program_is_the_same_in_other_units():
         )
         scaled, scaling = given.copy(), identity_equilibration(1, m, n)
         equilibrate_batch(scaled, scaling)
-        r, s, b, k = scaling.rows[0], scaling.columns[0], scaling.bounds[0], scaling.cost[0]
+        r, s, b, k = scaling.row_scale[0], scaling.column_scale[0], scaling.bound_scale[0], scaling.cost_scale[0]
         for scales in (r, s, [b], [k]):
             assert (np.frexp(scales)[0] == 0.5).all(), "powers of two"
         rows, columns = np.nonzero(matrix)

@@ -1,7 +1,8 @@
-"""The compiled solver of linear programs: an interior-point method, then exact equations of the active set.
+"""The compiled solver of linear programs: an interior-point method, then the exact equations of the active set.
 
-A solve passes ``driver`` (the stages), ``data`` (the program as arrays), ``equilibration``, ``predictor_corrector`` (the main
-loop) with ``variables`` and ``kkt``, ``ldl`` and ``symbolic`` (sparse factorization), ``active_set`` (the exact solution) and
-``termination``. ``augmented_lagrangian`` and ``certificates`` take over where that is not enough. Files with kernels import
-numpy, numba and one another; only ``driver`` and ``threads`` know torch.
+``driver`` runs a solve: ``equilibration``; ``predictor_corrector``, the main loop, on ``variables`` and ``kkt``;
+``active_set``, the exact solution; ``termination``, how good it is. ``augmented_lagrangian`` and ``certificates`` take over
+where that is not enough. Below them are ``data`` (the programs as arrays), ``ldl`` and ``symbolic`` (the sparse factorization).
+
+Files with kernels import numpy, scipy and other kernel files; only ``driver`` and ``threads`` may import the rest of the package.
 """

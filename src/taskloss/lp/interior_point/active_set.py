@@ -3,7 +3,7 @@ r"""Equations of the active set: from an almost optimal pair to an exact one, an
 Let J be the active rows, X the variables at a bound, R the other variables and ``B = A_{J,R}``. One factorization of
 
     [ I   B' ] [ p ]   [ f ]
-    [ B   0  ] [ w ] = [ g ]                              (in J and R; the rest is the identity)
+    [ B   0  ] [ w ] = [ g ]              (in J and R; the diagonal of the other variables is 1, of the other rows -1)
 
 gives all that is needed:
 
@@ -12,7 +12,11 @@ gives all that is needed:
   If that part is zero for a generic f, the active constraints determine x.
 
 Rows of J that depend on others make the system singular: a tiny regularization, removed again by refinement, gives the
-pseudo-inverse.
+pseudo-inverse of B (for gradients, of B with its rows scaled to a largest entry of 1).
+
+The active set is taken in two ways. The *polish*, which makes a pair exact, needs constraints that are surely active: those
+with a multiplier, and equalities. The gradient and the user are told of all constraints *at* a bound
+(``constraints_at_bounds``): these include degenerate ones, at a bound without a multiplier.
 """
 
 from __future__ import annotations
@@ -22,15 +26,25 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
-from taskloss.lp.interior_point.data import copy_values, largest_magnitude, program_of, write_activity, write_stationarity
+from taskloss.lp.interior_point.data import (
+    ProgramData,
+    copy_values,
+    largest_magnitude,
+    program_of,
+    write_activity,
+    write_stationarity,
+)
 from taskloss.lp.interior_point.kkt import FULL_ACCURACY, factorize_kkt, make_kkt, solve_kkt
 from taskloss.lp.interior_point.termination import largest_violation, optimality
 
+AT_BOUND = 1e-9
+"""A constraint of a scaled program is at its bound when it is nearer than this."""
 POLISH_REGULARIZATION = 1e-10
+"""Of the rows of the system; small, since the polish checks its result."""
 GRADIENT_REGULARIZATION = 1e-7
 """Larger than that of the polish: dependent rows get rounding divided by it, and here nothing checks the result."""
 POLISH_ROUNDS = 8
-"""Corrections of x, and of the multipliers, at most; each halves the residual at least, or is the last."""
+"""Corrections of x, and of the multipliers, at most; a correction that does not halve the residual is the last."""
 PROBE_REFINEMENTS = 3
 GRADIENT_REFINEMENTS = 10
 ROUNDING = 1e-15
@@ -40,7 +54,7 @@ ACCEPTABLE = 1e-14
 WRONG_SIGN = 1e-13
 """A multiplier of the wrong sign that is no larger is rounding, and is set to zero."""
 NOT_UNIQUE = 1e-6
-"""Freedom that the active set leaves to x, relative, above which the solution counts as not unique."""
+"""Largest entry of the part of a probe, of entries near 1, that no active row sees; above this x counts as not unique."""
 
 
 class PolishWorkspace(NamedTuple):
@@ -67,7 +81,7 @@ class PolishWorkspace(NamedTuple):
 
 
 @allocating_kernel
-def make_workspace(n, m):
+def make_polish_workspace(n, m):
     """Return a workspace for programs with n variables and m rows."""
     return PolishWorkspace(
         active=np.empty(m + n, np.bool_),
@@ -82,6 +96,18 @@ def make_workspace(n, m):
     )
 
 
+def constraints_at_bounds(
+    programs: ProgramData, activity: np.ndarray, multipliers: np.ndarray, distance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which constraints are at their lower and which at their upper bound, bool ``(B, m + n)`` each.
+
+    They are nearer than ``distance (B, m + n)`` or have a multiplier. An equality counts as at its upper bound.
+    """
+    at_upper = (np.abs(programs.upper - activity) <= distance) | (multipliers > 0.0) | (programs.lower == programs.upper)
+    at_lower = (np.abs(activity - programs.lower) <= distance) | (multipliers < 0.0)
+    return at_lower & ~at_upper, at_upper
+
+
 @kernel
 def polish_batch(programs, items, identify, x, multipliers, unique, error):
     """Solve the equations of the active set for some programs of a batch.
@@ -90,7 +116,8 @@ def polish_batch(programs, items, identify, x, multipliers, unique, error):
         programs: a batch; read.
         items: indices of the programs to polish.
         identify: if true, active are the constraints whose multiplier exceeds their distance from the bound, as it does near
-            a solution, and the other multipliers become zero. If false, active are those with a multiplier.
+            a solution, and the other multipliers become zero. If false, active are those with a multiplier. Equalities are always
+            active.
         x: ``(B, n)``; improved in place, unless it would get worse.
         multipliers: ``(B, m + n)``; likewise.
         unique: bool ``(B,)``; written: whether the active constraints determine x.
@@ -99,7 +126,7 @@ def polish_batch(programs, items, identify, x, multipliers, unique, error):
     n = programs.cost.shape[1]
     m = len(programs.sparsity.row_start) - 1
     kkt = make_kkt(programs.sparsity)
-    workspace = make_workspace(n, m)
+    workspace = make_polish_workspace(n, m)
     for item in items:
         program = program_of(programs, item)
         _find_active(program, x[item], multipliers[item], identify, workspace)
@@ -226,7 +253,7 @@ def _signs_allowed(program, multipliers, moved):
 
 @inner_kernel
 def _is_unique(sparsity, kkt, workspace):
-    """Whether the active constraints determine x, tested with a vector that is in no row space by accident."""
+    """Whether the active constraints determine x, tested with a fixed vector that is unlikely to be in a row space."""
     m = len(workspace.rhs_y)
     for column in range(len(workspace.rhs_x)):
         probe = 0.5 + (0.6180339887498949 * (column + 1)) % 1.0

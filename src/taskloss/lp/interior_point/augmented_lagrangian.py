@@ -16,6 +16,8 @@ piecewise linear, with a kink where a constraint enters or leaves its bounds. Ne
 Then ``u_i <- sigma (activity_i + u_i / sigma - its projection)``: the augmented Lagrangian method, which is the proximal point
 method on the dual and ends after finitely many updates for a linear program (Rockafellar 1976; Bertsekas 1975). So sigma stays
 moderate and the result is exact to rounding.
+
+``lp.newton`` has the minimization of phi once more, in plain torch for any device.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from taskloss.lp.interior_point.kkt import FULL_ACCURACY, factorize_kkt, make_kk
 from taskloss.lp.interior_point.termination import largest_violation, optimality, relative_gap
 
 LARGEST_SIGMA = 1e8
+"""Beyond this the Newton systems lose too many digits."""
+SIGMA_GROWTH = 4.0
+"""Factor of sigma where an update did not reduce the violation to a quarter."""
 NEWTON_STEPS_PER_UPDATE = 60
 """Newton steps on one penalty function before the multipliers are updated anyway."""
 MAX_REFINEMENTS = 2
@@ -38,11 +43,11 @@ SMALLEST_DAMPING = 1e-12
 
 @kernel
 def augmented_lagrangian_batch(
-    programs, items, sigma, max_updates, tolerance, max_iterations, x, multipliers, iterations, error, trace
+    programs, items, sigma, max_updates, tolerance, max_iterations, x, multipliers, error, iterations, trace
 ):
     """Minimize and update the multipliers of some programs of a batch until they are optimal.
 
-    A pair that gets worse, and is not within the tolerance then, stays as it was.
+    If the result is worse than the start and misses the tolerance, the start is kept.
 
     Args:
         programs: a batch; read.
@@ -53,9 +58,9 @@ def augmented_lagrangian_batch(
         max_iterations: Newton steps per program.
         x: ``(B, n)``; the start on entry, the result on return.
         multipliers: ``(B, m + n)``; likewise.
-        iterations: ``(B,)``; added to.
         error: ``(B,)``; error of the start on entry (infinite: unknown), of the result on return.
-        trace: ``(B, T, n)``; iterate number ``iterations[item] + k`` is written if it is below T.
+        iterations: ``(B,)``; added to.
+        trace: ``(B, T, n)``; the iterate after the k-th iteration goes to row ``iterations[item] + k - 1``, if that is below T.
     """
     kkt = make_kkt(programs.sparsity)
     activity, gradient = np.empty(programs.lower.shape[1]), np.empty(programs.cost.shape[1])
@@ -112,7 +117,7 @@ def _augmented_lagrangian(program, kkt, x, multipliers, sigma, max_updates, tole
         if stuck or iterations >= max_iterations:
             break
         if violation > 0.25 * violation_before:
-            sigma = min(4.0 * sigma, LARGEST_SIGMA)
+            sigma = min(SIGMA_GROWTH * sigma, LARGEST_SIGMA)
         violation_before = violation
     return iterations
 

@@ -6,8 +6,11 @@ Every program is
 
 A *constraint* is a row of A or a variable with its bounds: constraints ``0 .. m - 1`` are the rows (inequalities, then
 equations), constraints ``m .. m + n - 1`` the variables. The *activity* of a constraint is ``(A x)_i`` or ``x_j``. An equation or
-a fixed variable is a constraint with ``lower == upper``. *Multipliers*, one per constraint, are positive at an upper bound and
-negative at a lower bound; an optimal pair satisfies ``c + q x + A'y + z = 0`` with multipliers ``(y, z)``.
+a fixed variable is a constraint with ``lower == upper``.
+
+A *multiplier* belongs to a constraint: it is positive at an upper bound and negative at a lower bound. A *dual* belongs to a
+bound and is never negative. A *pair* is an x with multipliers; it is optimal if x is feasible, the multipliers are zero away
+from the bounds, and ``c + q x + A'y + z = 0`` for the multipliers y of the rows and z of the variables.
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ def program_of(programs, item):
 
 @kernel
 def normalize_bounds(programs):
-    """Replace bounds beyond ``UNBOUNDED`` by infinity, in place; return whether all values are valid.
+    """Replace bounds beyond ``UNBOUNDED`` by infinity, in place, and return whether all values are valid.
 
     Valid means: entries and cost finite, no bound NaN or infinite on the wrong side, and lower <= upper everywhere.
     """
@@ -88,10 +91,9 @@ def normalize_bounds(programs):
             lower = programs.lower[item, i]
             upper = programs.upper[item, i]
             valid &= lower < np.inf and upper > -np.inf and lower <= upper
-            if lower <= -UNBOUNDED:
-                programs.lower[item, i] = -np.inf
-            if upper >= UNBOUNDED:
-                programs.upper[item, i] = np.inf
+            if lower != upper:
+                programs.lower[item, i] = lower if lower > -UNBOUNDED else -np.inf
+                programs.upper[item, i] = upper if upper < UNBOUNDED else np.inf
     return valid
 
 

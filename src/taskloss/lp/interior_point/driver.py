@@ -1,7 +1,7 @@
-"""The stages of a solve, joined: equilibration, a method, the exact equations of the active set, proofs.
+"""The driver: runs the stages of a solve in order, from equilibration to the solution or a proof that there is none.
 
-The stages are compiled, each over the items of a batch, and joined here in Python: one compiled function that held them all would
-take minutes to compile. ``lp.solver`` describes the methods.
+The stages are compiled, each over the items of a batch, and called here from Python: one compiled function that held them all
+would take minutes to compile. ``lp.solver`` describes the methods.
 """
 
 from __future__ import annotations
@@ -11,29 +11,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taskloss.lp.interior_point.active_set import polish_batch
+from taskloss.lp.interior_point.active_set import AT_BOUND, constraints_at_bounds, polish_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch
 from taskloss.lp.interior_point.certificates import proves_infeasible, proves_unbounded
 from taskloss.lp.interior_point.data import ProgramData, activity_batch
 from taskloss.lp.interior_point.equilibration import equilibrate_batch, identity_equilibration
 from taskloss.lp.interior_point.predictor_corrector import interior_point_batch
-from taskloss.lp.interior_point.termination import errors_batch, unscale_batch
+from taskloss.lp.interior_point.termination import optimality_batch
 from taskloss.lp.interior_point.threads import in_threads
 from taskloss.lp.solution import Result, Status
 
 INTERIOR_POINT_ITERATIONS = 200
+"""Limit of one attempt of the interior-point method; most programs need less than fifty."""
 FINISHING_ITERATIONS = 150
+"""Limit of the augmented Lagrangian method after it, and of the search for the least-norm solution."""
 WARM_START_ITERATIONS = 60
+"""Limit of the augmented Lagrangian method from a warm start, before the interior-point method starts afresh."""
 MAX_UPDATES = 500
 """Updates of the multipliers in the augmented Lagrangian method."""
+FINER = 0.01
+"""The stages aim at this fraction of the tolerance, since undoing the equilibration may cost digits."""
+COARSER = 10.0
+"""A pair within this multiple of the tolerance is polished before it is judged."""
 ATTEMPTS = ((1e-11, 1e-8), (1e-13, 1e-13), (1e-9, 1e-13))
 """Regularization and residual tolerance of the interior-point method: the usual, and what helps where that fails."""
 IDENTIFIABLE = 1e-6
 """Error below which it is worth identifying the active set."""
-AT_BOUND = 1e-9
-"""A constraint of a scaled program is at its bound when it is nearer than this."""
+FEASIBLE = 1e-9
+"""Violation up to which a point of a scaled program counts as feasible, as an unbounded ray must start from one."""
 NEAR_SOLUTION = 1e-3
-"""Error below which the augmented Lagrangian method is worth starting."""
+"""Error below which the augmented Lagrangian method, or another attempt, is worth starting: others seem to have no solution."""
 WARM_SIGMA = 1e3
 """Penalty of the augmented Lagrangian method from a start near the solution; 1 from elsewhere."""
 
@@ -69,7 +76,11 @@ def solve_batch(programs: ProgramData, settings: Settings, start: tuple[np.ndarr
 
 
 class _Solve:
-    """State of one solve on one thread: the scaled programs, a pair for each, and what each has come to."""
+    """State of one solve on one thread: the scaled programs, and for each a pair, its error and its status.
+
+    ``error`` is that of ``iterate_error`` after the interior-point method and that of ``optimality`` after the other stages;
+    the first is the stricter one but for programs with large bounds.
+    """
 
     def __init__(self, given: ProgramData, settings: Settings, equilibrate: bool = True) -> None:
         items, n, m = given.num_items, given.cost.shape[1], given.num_rows
@@ -91,39 +102,40 @@ class _Solve:
     def start_at(self, x: np.ndarray, multipliers: np.ndarray) -> None:
         """Start from a pair in the units of the programs as given."""
         self.warm = True
-        self.x[:] = x * self.equilibration.bounds[:, None] / self.equilibration.columns
-        self.multipliers[:] = multipliers * self.equilibration.cost[:, None] / self.equilibration.multipliers
+        self.x, self.multipliers = self.equilibration.scaled(x, multipliers)
 
     def result(self) -> Result:
         """Solve, and report in the units of the programs as given."""
         if self.settings.method == "penalty":
-            self._minimize_penalty()
+            self._run_penalty_method()
         else:
             self._find_optimal_pairs()
-        traces = self._unscaled_traces() if self.settings.trace else []
-        at_lower, at_upper = (np.empty(self.multipliers.shape, np.bool_) for _ in range(2))
-        gap = np.empty(len(self.x))
-        pair = self.x, self.multipliers
-        unscale_batch(self.given, self.equilibration, *pair, AT_BOUND, at_lower, at_upper, self.error, gap)
-        not_reached = ~(self.error <= self.settings.tolerance)
-        self.status[(self.status == Status.OPTIMAL) & not_reached] = Status.ITERATION_LIMIT
+        x, multipliers = self.equilibration.unscaled(self.x, self.multipliers)
+        error, gap, activity = np.empty(len(x)), np.empty(len(x)), np.empty_like(multipliers)
+        optimality_batch(self.given, self.all_items, x, multipliers, error, gap)
+        activity_batch(self.given, x, activity)
+        distance = AT_BOUND / (self.equilibration.constraint_scale() * self.equilibration.bound_scale[:, None])
+        at_lower, at_upper = constraints_at_bounds(self.given, activity, multipliers, distance)
+        # A solution must be one of the scaled and of the given program.
+        error = np.maximum(self.error, error)
+        self.status[(self.status == Status.OPTIMAL) & ~(error <= self.settings.tolerance)] = Status.ITERATION_LIMIT
         return Result(
-            x=self.x,
-            multipliers=self.multipliers,
+            x=x,
+            multipliers=multipliers,
             at_lower=at_lower,
             at_upper=at_upper,
-            objective=(self.given.cost * self.x).sum(axis=1),
-            error=self.error,
+            objective=(self.given.cost * x).sum(axis=1),
+            error=error,
             gap=gap,
             iterations=self.iterations,
             unique=self.unique,
             statuses=self.status,
             certificates=self.certificates,
-            traces=traces,
+            traces=self._unscaled_traces() if self.settings.trace else [],
         )
 
     def _unscaled_traces(self) -> list[np.ndarray]:
-        unscale = self.equilibration.columns / self.equilibration.bounds[:, None]
+        unscale = self.equilibration.column_scale / self.equilibration.bound_scale[:, None]
         return [
             iterates[: int(count)] * factor for iterates, count, factor in zip(self.trace, self.iterations, unscale, strict=True)
         ]
@@ -133,15 +145,15 @@ class _Solve:
     def _find_optimal_pairs(self) -> None:
         """Find an optimal pair for every item, or a proof that there is none."""
         method, _, tolerance, max_iterations, _ = self.settings
-        fine = 0.01 * tolerance
+        fine = FINER * tolerance
         left = self.all_items
         if self.warm or method == "augmented_lagrangian":
             budget = max_iterations if method == "augmented_lagrangian" else min(WARM_START_ITERATIONS, max_iterations)
-            self._augmented_lagrangian(left, WARM_SIGMA if self.warm else 1.0, fine, budget)
+            self._run_augmented_lagrangian(left, WARM_SIGMA if self.warm else 1.0, fine, budget)
             left = left[self.error > tolerance]
         if method == "interior_point" and len(left):
-            self._interior_point(left, fine, max_iterations)
-        solved = self.error <= 10.0 * tolerance
+            self._run_interior_point(left, fine, max_iterations)
+        solved = self.error <= COARSER * tolerance
         self._polish(self.all_items[solved & ~self.polished])
         self._move_to_least_norm(self.all_items[solved & ~self.unique])
         self.status[solved] = Status.OPTIMAL
@@ -149,15 +161,15 @@ class _Solve:
             self._prove_no_solution(int(item))
         self._judge(self.all_items[~solved])
 
-    def _minimize_penalty(self) -> None:
+    def _run_penalty_method(self) -> None:
         """Run the paper's method: one minimization, duals by thresholding, the primal from the active rows."""
         _, epsilon, tolerance, max_iterations, _ = self.settings
         self.multipliers[:] = 0.0
-        self._augmented_lagrangian(self.all_items, 1.0 / epsilon, 1e-3 * tolerance, max_iterations, max_updates=1)
+        self._run_augmented_lagrangian(self.all_items, 1.0 / epsilon, 1e-3 * tolerance, max_iterations, max_updates=1)
         self._polish(self.all_items)
         self.status[self.error <= tolerance] = Status.OPTIMAL
 
-    def _interior_point(self, items: np.ndarray, tolerance: float, max_iterations: int) -> None:
+    def _run_interior_point(self, items: np.ndarray, tolerance: float, max_iterations: int) -> None:
         """Run the interior-point method, then solve the equations of the active set or go on with the augmented Lagrangian.
 
         Where that was not enough, run it again with other settings and keep the better pair.
@@ -181,7 +193,7 @@ class _Solve:
             self._identify_active_set(items[self.error[items] <= IDENTIFIABLE], tolerance)
             left = items[~self.polished[items]]
             budget = min(FINISHING_ITERATIONS, max_iterations)
-            self._augmented_lagrangian(left[self.error[left] <= NEAR_SOLUTION], WARM_SIGMA, tolerance, budget)
+            self._run_augmented_lagrangian(left[self.error[left] <= NEAR_SOLUTION], WARM_SIGMA, tolerance, budget)
             if before is not None:
                 self._restore(items[self.error[items] > before[2][items]], before)
             items = items[(self.error[items] > 100.0 * tolerance) & (self.error[items] <= NEAR_SOLUTION)]
@@ -208,14 +220,14 @@ class _Solve:
 
     def _judge(self, items: np.ndarray) -> None:
         if len(items):
-            errors_batch(self.programs, items, self.x, self.multipliers, self.error)
+            optimality_batch(self.programs, items, self.x, self.multipliers, self.error, np.empty_like(self.error))
 
-    def _augmented_lagrangian(
+    def _run_augmented_lagrangian(
         self, items: np.ndarray, sigma: float, tolerance: float, max_iterations: int, max_updates: int = MAX_UPDATES
     ) -> None:
         if len(items):
             settings = sigma, max_updates, tolerance, max_iterations
-            state = self.x, self.multipliers, self.iterations, self.error, self.trace
+            state = self.x, self.multipliers, self.error, self.iterations, self.trace
             augmented_lagrangian_batch(self.programs, items, *settings, *state)
 
     def _move_to_least_norm(self, items: np.ndarray) -> None:
@@ -226,7 +238,7 @@ class _Solve:
         if not len(items):
             return
         programs, duals = self.programs, self.multipliers
-        weights = self.equilibration.columns**2
+        weights = self.equilibration.column_scale**2
         face = programs._replace(
             cost=np.zeros_like(programs.cost),
             quadratic=weights / weights.max(axis=1, keepdims=True),
@@ -235,7 +247,7 @@ class _Solve:
         )
         x, multipliers, unknown = self.x.copy(), np.zeros_like(duals), np.full_like(self.error, np.inf)
         settings = WARM_SIGMA, MAX_UPDATES, 1e-12, FINISHING_ITERATIONS
-        augmented_lagrangian_batch(face, items, *settings, x, multipliers, self.iterations, unknown, self.trace)
+        augmented_lagrangian_batch(face, items, *settings, x, multipliers, unknown, self.iterations, self.trace)
         old_x, old_error = self.x[items].copy(), self.error[items].copy()
         self.x[items] = x[items]
         self._judge(items)
@@ -257,12 +269,12 @@ class _Solve:
         point, farkas, violation = _find_farkas_vector(program)
         if farkas is not None:
             self.status[item] = Status.INFEASIBLE
-            self.certificates[item] = farkas * self.equilibration.rows[item]
+            self.certificates[item] = farkas * self.equilibration.row_scale[item]
             return
-        ray = _find_ray(program) if violation <= AT_BOUND else None
+        ray = _find_ray(program) if violation <= FEASIBLE else None
         if ray is not None:
             self.status[item] = Status.UNBOUNDED
-            self.certificates[item] = ray * self.equilibration.columns[item]
+            self.certificates[item] = ray * self.equilibration.column_scale[item]
             self.x[item], self.multipliers[item] = point, 0.0
 
 
@@ -289,7 +301,7 @@ def _find_farkas_vector(program: ProgramData) -> tuple[np.ndarray, np.ndarray | 
         if sharpen:
             multipliers[:] = 0.0
             error[:] = np.inf
-            state = x, multipliers, iterations, error, no_trace
+            state = x, multipliers, error, iterations, no_trace
             augmented_lagrangian_batch(feasibility, item, 1.0, 1, 1e-17, 100, *state)
         farkas = multipliers[0, :m].copy()
         if proves_infeasible(_first(program), farkas, size_of_x):
@@ -306,6 +318,6 @@ def _find_ray(program: ProgramData) -> np.ndarray | None:
     upper = np.where(program.upper < np.inf, 0.0, np.inf)
     lower[:, m:], upper[:, m:] = np.maximum(lower[:, m:], -1.0), np.minimum(upper[:, m:], 1.0)
     solve = _Solve(program._replace(lower=lower, upper=upper), Settings(), equilibrate=False)
-    solve._interior_point(np.zeros(1, np.int64), 1e-10, INTERIOR_POINT_ITERATIONS)
+    solve._run_interior_point(np.zeros(1, np.int64), 1e-10, INTERIOR_POINT_ITERATIONS)
     direction = solve.x[0].copy()
     return direction if proves_unbounded(_first(program), direction) else None

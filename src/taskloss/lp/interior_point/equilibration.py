@@ -19,50 +19,64 @@ from taskloss.kernels._numba import inner_kernel, kernel
 from taskloss.lp.interior_point.data import largest_finite, program_of
 
 MAX_ROUNDS = 10
+"""Each takes the roots of what is left, so ten bring factors of 1e300 near 2."""
 NEAR_ONE = (0.8, 1.25)
 """Range of the largest entry of a row or column that needs no further round; the scales are rounded anyway."""
 
 
 class Equilibration(NamedTuple):
-    """Scales of a batch of programs, see above; ones where nothing is scaled."""
+    """Scales of B programs, see above; ones where nothing is scaled."""
 
-    rows: np.ndarray
+    row_scale: np.ndarray
     """r, ``(B, m)``."""
-    columns: np.ndarray
+    column_scale: np.ndarray
     """s, ``(B, n)``."""
-    bounds: np.ndarray
+    bound_scale: np.ndarray
     """b, ``(B,)``."""
-    cost: np.ndarray
+    cost_scale: np.ndarray
     """k, ``(B,)``."""
 
-    @property
-    def multipliers(self) -> np.ndarray:
-        """Factors of the multipliers of all constraints but for k, ``(B, m + n)``: r, then one over s."""
-        return np.concatenate([self.rows, 1.0 / self.columns], axis=1)
+    def constraint_scale(self) -> np.ndarray:
+        """Return the scales of the activities of all constraints, without b, ``(B, m + n)``: r, then one over s."""
+        return np.concatenate([self.row_scale, 1.0 / self.column_scale], axis=1)
+
+    def scaled(self, x: np.ndarray, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs of the programs as given, ``(B, n)`` and ``(B, m + n)``, in the units of the scaled ones."""
+        return x * (self.bound_scale[:, None] / self.column_scale), multipliers * self.cost_scale[
+            :, None
+        ] / self.constraint_scale()
+
+    def unscaled(self, x: np.ndarray, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs of the scaled programs in the units of those as given."""
+        return x * (self.column_scale / self.bound_scale[:, None]), multipliers * (
+            self.constraint_scale() / self.cost_scale[:, None]
+        )
 
 
 def identity_equilibration(items: int, m: int, n: int) -> Equilibration:
     """Return an equilibration that changes nothing."""
-    return Equilibration(rows=np.ones((items, m)), columns=np.ones((items, n)), bounds=np.ones(items), cost=np.ones(items))
+    return Equilibration(
+        row_scale=np.ones((items, m)), column_scale=np.ones((items, n)), bound_scale=np.ones(items), cost_scale=np.ones(items)
+    )
 
 
 @kernel
 def equilibrate_batch(programs, equilibration):
     """Scale every program of a batch in place, and write the scales."""
-    m, n = equilibration.rows.shape[1], equilibration.columns.shape[1]
+    m, n = equilibration.row_scale.shape[1], equilibration.column_scale.shape[1]
     row_max, column_max = np.empty(m), np.empty(n)
     for item in range(len(programs.cost)):
         program = program_of(programs, item)
-        _find_scales(program, equilibration.rows[item], equilibration.columns[item], row_max, column_max)
-        _scale_rows_and_columns(program, equilibration.rows[item], equilibration.columns[item])
+        _find_scales(program, equilibration.row_scale[item], equilibration.column_scale[item], row_max, column_max)
+        _scale_rows_and_columns(program, equilibration.row_scale[item], equilibration.column_scale[item])
         largest_bound = max(largest_finite(program.lower, m + n), largest_finite(program.upper, m + n))
-        equilibration.bounds[item] = _unit(largest_bound)
-        equilibration.cost[item] = _unit(largest_finite(program.cost, n))
+        equilibration.bound_scale[item] = _unit(largest_bound)
+        equilibration.cost_scale[item] = _unit(largest_finite(program.cost, n))
         for i in range(m + n):
-            program.lower[i] *= equilibration.bounds[item]
-            program.upper[i] *= equilibration.bounds[item]
+            program.lower[i] *= equilibration.bound_scale[item]
+            program.upper[i] *= equilibration.bound_scale[item]
         for column in range(n):
-            program.cost[column] *= equilibration.cost[item]
+            program.cost[column] *= equilibration.cost_scale[item]
 
 
 @inner_kernel
@@ -102,7 +116,7 @@ def _write_largest_entries(program, rows, columns, row_max, column_max):
 
 @inner_kernel
 def _divide_by_root(scales, largest):
-    """Divide each scale by the root of its largest entry; return the least and the largest of these entries and 1."""
+    """Divide each scale by the root of its ``largest`` entry; return the range of these entries, which includes 1."""
     least = 1.0
     most = 1.0
     for i in range(len(scales)):

@@ -1,6 +1,7 @@
-"""The KKT system of a Newton step: assembly, factorization, solution with iterative refinement.
+"""The KKT system of a Newton step: its workspace, factorization, and solution with iterative refinement.
 
-All methods of this package solve systems of one form, with weights that depend on the method:
+All methods of this package solve systems of one form. Each assembles its own weights, see ``_write_diagonal`` in
+``predictor_corrector``, ``factorize_active_set`` in ``active_set`` and ``_write_newton_matrix`` in ``augmented_lagrangian``:
 
     [ diag(w_x)   A'         ] [ dx ]   [ rhs_x ]
     [ A          -diag(w_y)  ] [ dy ] = [ rhs_y ]
@@ -31,7 +32,7 @@ class KKTSystem(NamedTuple):
     regularization: np.ndarray
     """What was added to the diagonal, ``(N,)``."""
     residual_weight: np.ndarray
-    """What a residual of each equation counts, ``(N,)``: less where the diagonal entry is large."""
+    """Weight of each equation's residual, ``(N,)``: smaller where the diagonal entry is large."""
     factor: np.ndarray
     """``(fill,)``."""
     inverse_pivots: np.ndarray
@@ -79,7 +80,8 @@ def factorize_kkt(sparsity, kkt):
 def solve_kkt(sparsity, kkt, rhs_x, rhs_y, dx, dy, tolerance, max_refinements):
     """Solve for ``dx (n,)`` and ``dy (m,)``; return the relative residual that remains.
 
-    Refinement ends at ``tolerance``; with an infinite tolerance there is none, and the residual is not computed: zero.
+    Refinement ends at ``tolerance``. With an infinite tolerance there is none, and zero is returned without computing the
+    residual.
     """
     for column in range(len(dx)):
         kkt.rhs[sparsity.column_position[column]] = rhs_x[column]

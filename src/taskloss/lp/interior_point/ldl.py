@@ -15,7 +15,9 @@ from __future__ import annotations
 from taskloss.kernels._numba import inner_kernel
 
 SMALLEST_PIVOT = 1e-14
+"""A pivot below this, in the sign that it should have, has been lost to rounding."""
 REPLACED_PIVOT = 1e-6
+"""What takes its place: large enough for its inverse to be harmless, small enough for refinement to converge."""
 
 
 @inner_kernel

@@ -1,15 +1,20 @@
-r"""Mehrotra's predictor-corrector interior-point method (1992).
+r"""Mehrotra's predictor-corrector interior-point method (1992), for linear programs (the quadratic term must be zero).
 
 With the notation of ``variables`` Newton's method is applied to the optimality conditions with ``s z = mu`` instead of ``s z =
-0``, mu falling. With ``theta = z_l / s_l + z_u / s_u`` per constraint a step solves the KKT system
+0``, mu falling. Per bound, with the residual ``r`` of its slack and the aim ``t`` for the change of ``s z``,
 
-    theta_j dx_j + (A' dy)_j   = -stationarity_j - e_j       for a variable j
-    (A dx)_i - dy_i / theta_i  = -e_i / theta_i              for a row i with bounds
+    ds = r +- d(activity),   dz = (t - z ds) / s            (+ at a lower bound, - at an upper one)
+
+Eliminating ds and dz leaves, with ``theta = z_l / s_l + z_u / s_u`` and ``e = (t_u - z_u r_u) / s_u - (t_l - z_l r_l) / s_l`` per
+constraint, the KKT system
+
+    theta_j dx_j + (A' dy)_j   = -stationarity_j - e_j       for a variable j (dx_j = 0 for a fixed one)
+    (A dx)_i - dy_i / theta_i  = -e_i / theta_i              for a row i with bounds (a row without takes no part)
     (A dx)_i                   = b_i - (A x)_i               for an equation
 
-where ``e`` collects the complementarity terms. One iteration computes the *affine* direction, which aims at ``s z = 0``, derives
-the centering parameter from how far it gets, and then takes the *combined* direction with the second-order terms of the first.
-A system that cannot be solved accurately is factorized again with more regularization.
+plus regularization on the diagonal. One iteration computes the *affine* direction, which aims at ``s z = 0``, derives from how
+far it gets the *target* for mu, takes the *combined* direction toward that target with the second-order terms of the affine
+one, and moves as far along it as slacks and duals stay positive (``step_length``), times a factor below 1.
 
 The iterate with the least error is returned. It need not be a vertex, which is why the equations of its active set are solved
 next (``active_set``).
@@ -47,13 +52,23 @@ from taskloss.lp.interior_point.variables import (
 PATIENCE = 25
 """Stop after this many iterations without progress."""
 MAX_REFINEMENTS = 10
-"""Two are too few on badly conditioned programs."""
+"""Of a direction; badly conditioned programs need more than two."""
 MAX_FACTORIZATIONS = 6
 """Per iteration, each with more regularization than the one before."""
 MORE_REGULARIZATION = 30.0
+"""Factor of the regularization where a direction could not be solved."""
+LESS_REGULARIZATION = 0.3
+"""Factor of the regularization after each iteration."""
 START_REGULARIZATION = 1e-6
-SOLVED = 0.1
+"""Of the least-squares problems that give the start."""
+WORST_RESIDUAL = 0.1
 """Relative residual above which a direction counts as not solved."""
+LEAST_FRACTION, LARGEST_FRACTION = 0.9, 0.9995
+"""Range of the factor of the step length."""
+SMALLEST_CENTERING = 1e-8
+"""The target for mu is at least this fraction of mu."""
+START_DISTANCE = 1e-2
+"""Least slack and dual of the start."""
 WITHOUT_BOUND = 1e20
 """Weight of a row without a bound: it takes no part."""
 
@@ -114,7 +129,7 @@ def interior_point_batch(
     iterations,
     trace,
 ):
-    """Solve some programs of a batch approximately, from a start that need not satisfy anything.
+    """Solve some programs of a batch approximately, from a start of the method's own.
 
     Args:
         programs: a batch, equilibrated; read.
@@ -129,7 +144,7 @@ def interior_point_batch(
         multipliers: ``(B, m + n)``; written: its multipliers.
         error: ``(B,)``; written: its error.
         iterations: ``(B,)``; added to.
-        trace: ``(B, T, n)``; iterate number ``iterations[item] + k`` is written if it is below T.
+        trace: ``(B, T, n)``; the iterate after the k-th iteration goes to row ``iterations[item] + k - 1``, if that is below T.
     """
     kkt = make_kkt(programs.sparsity)
     workspace = make_workspace(programs.cost.shape[1], len(programs.sparsity.row_start) - 1)
@@ -193,8 +208,8 @@ def _follow_central_path(
             last_progress = iteration
             copy_values(variables.x, best_x)
             copy_values(residuals.multipliers, best_multipliers)
-        if iteration < len(trace):
-            copy_values(variables.x, trace[iteration])
+        if 0 < iteration <= len(trace):
+            copy_values(variables.x, trace[iteration - 1])
         diverged = error == np.inf or (error > 1e3 * best_error and best_error < 1e-4)
         stalled = iteration - last_progress > PATIENCE
         if best_error <= tolerance or diverged or stalled or iteration >= max_iterations:
@@ -208,16 +223,17 @@ def _follow_central_path(
             _solve_direction(program, kkt, workspace, relaxation, np.inf, affine)
             target = _centering_target(variables, affine, scaling, mu, num_bounds)
             _write_combined_complementarity(variables, affine, target, workspace.complementarity)
-            unsolved = _solve_direction(program, kkt, workspace, relaxation, residual_tolerance, step)
-            if unsolved <= SOLVED:
+            residual = _solve_direction(program, kkt, workspace, relaxation, residual_tolerance, step)
+            if residual <= WORST_RESIDUAL:
                 break
+            # After the last try a poor direction is taken all the same; a bad iterate ends the method by its error.
             regularization *= MORE_REGULARIZATION
         # Stay inside the bounds; the nearer the solution, the closer the step may go to them.
-        fraction = min(max(0.9, 1.0 - mu), 0.9995)
-        primal_length = min(1.0, fraction * step_length(step.s, scaling.inverse_s))
-        dual_length = min(1.0, fraction * step_length(step.z, scaling.inverse_z))
+        fraction = min(max(LEAST_FRACTION, 1.0 - mu), LARGEST_FRACTION)
+        primal_length = fraction * step_length(step.s, scaling.inverse_s)
+        dual_length = fraction * step_length(step.z, scaling.inverse_z)
         take_step(bounds, variables, step, primal_length, dual_length)
-        regularization = max(0.3 * regularization, min_regularization)
+        regularization = max(LESS_REGULARIZATION * regularization, min_regularization)
         iteration += 1
 
 
@@ -316,12 +332,12 @@ def _centering_target(variables, affine, scaling, mu, num_bounds):
         return 0.0
     mu_affine = (1.0 - b) * mu + ((a - b) * by_slack + a * b * by_both) / num_bounds
     share = mu_affine / mu
-    return mu * min(max(share * share * share, 1e-8), 1.0)
+    return mu * min(max(share * share * share, SMALLEST_CENTERING), 1.0)
 
 
 @inner_kernel
 def _initialize(program, kkt, workspace):
-    """Start near the middle of the bounds: two least-squares problems, then slacks and duals pushed inside (Mehrotra 1992)."""
+    """Start near the middle of the bounds, after Mehrotra: two least-squares problems, then slacks and duals pushed inside."""
     sparsity = program.sparsity
     bounds, variables, scaling = workspace.bounds, workspace.variables, workspace.scaling
     x, y = variables.x, variables.y
@@ -346,9 +362,6 @@ def _initialize(program, kkt, workspace):
     for row in range(m):
         workspace.rhs_y[row] = middle[row] - activity[row]
     solve_kkt(sparsity, kkt, middle[m:], workspace.rhs_y, x, y, np.inf, 0)
-    for column in range(n):
-        if bounds.equality[m + column] > 0.0:
-            x[column] = middle[m + column]
     write_activity(program, x, activity)
     # Least-norm multipliers of stationarity.
     multipliers = workspace.residuals.multipliers
@@ -374,8 +387,8 @@ def _push_inside(bounds, activity, multipliers, variables):
                 violation = max(violation, sign * (bounds.value[own + i] - activity[i]))
                 if bounds.present[opposite + i] == 0.0:
                     wrong_sign = max(wrong_sign, sign * multipliers[i])
-    primal_shift = max(1.5 * violation, 1e-2)
-    dual_shift = max(1.5 * wrong_sign, 1e-2)
+    primal_shift = max(1.5 * violation, START_DISTANCE)
+    dual_shift = max(1.5 * wrong_sign, START_DISTANCE)
     for own, opposite, sign in ((0, size, 1.0), (size, 0, -1.0)):
         for i in range(size):
             variables.s[own + i] = 1.0

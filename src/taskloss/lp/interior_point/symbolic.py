@@ -47,13 +47,13 @@ class SymbolicFactor(NamedTuple):
     num_short: int
     """How many leading columns of ``L`` are eliminated right-looking."""
     short_targets: np.ndarray
-    """For each pair of entries of a short column, in order: the entry of ``L`` that their product updates."""
+    """``(pairs,)``: for each pair of entries of a short column, in order, the entry of ``L`` that their product updates."""
     tail_start: np.ndarray
     """``(N + 1,)``: rows of ``L`` restricted to the columns that are not short."""
     tail_column: np.ndarray
-    """Column of each entry of those rows."""
+    """``(tail_start[N],)``: column of each entry of those rows."""
     tail_entry: np.ndarray
-    """Where each entry of those rows stands in ``L``."""
+    """``(tail_start[N],)``: index in ``L`` of each entry of those rows."""
     sign: np.ndarray
     """``(N,)`` float64: sign of each pivot."""
 
@@ -128,6 +128,7 @@ def _elimination_order(rows: np.ndarray, columns: np.ndarray, size: int) -> np.n
     dominant diagonal, so that its own factorization is harmless.
     """
     degree = np.bincount(rows, minlength=size) + np.bincount(columns, minlength=size)
+    # The rule of AMD (Amestoy, Davis, Duff 1996) for rows that are ordered last.
     dense = degree > max(16.0, 10.0 * np.sqrt(size))
     keep = ~(dense[rows] | dense[columns])
     small = np.full(np.count_nonzero(keep), 0.5 / (size + 1))

@@ -2,7 +2,7 @@ r"""Optimality of a primal-dual pair: feasibility, stationarity and the duality 
 
 The *error* of a pair ``(x, multipliers)`` is the worst of
 
-- the violation of a bound, relative to 1, the largest bound and the terms of its row;
+- the violation of a bound, relative to 1 plus the largest bound and the terms of its row, or for a variable to ``1 + |x|``;
 - stationarity ``|c + q x + A'y + z|``, relative to ``1 + |c|``;
 - the duality gap, relative to the terms of either objective.
 """
@@ -32,7 +32,7 @@ def largest_violation(program, activity):
 
 @inner_kernel
 def smallest_gap_scale(program):
-    """Return what a duality gap is compared with at least: a fraction of the largest cost times the largest bound.
+    """Return the least denominator of a relative gap: a fraction of the largest cost times the largest bound.
 
     Either counts 1 if it is zero. Where the optimal value is zero because x is, the terms of the objective vanish too.
     """
@@ -43,7 +43,7 @@ def smallest_gap_scale(program):
 
 @inner_kernel
 def relative_gap(program, x, multipliers):
-    """Return the primal minus the dual objective of a linear program, relative to the terms of either.
+    """Return the distance of the primal from the dual objective of a linear program, relative to the terms of either.
 
     The dual objective is the least value of the Lagrangian within the bounds, for multipliers that are stationary.
     """
@@ -96,42 +96,8 @@ def optimality(program, x, multipliers, activity, gradient):
 
 
 @kernel
-def errors_batch(programs, items, x, multipliers, error):
-    """Write the error of the pairs of some programs, ``error (B,)``."""
+def optimality_batch(programs, items, x, multipliers, error, gap):
+    """Write the error and the relative gap of the pairs of some programs, ``(B,)`` each."""
     activity, gradient = np.empty(programs.lower.shape[1]), np.empty(programs.cost.shape[1])
     for item in items:
-        error[item], _ = optimality(program_of(programs, item), x[item], multipliers[item], activity, gradient)
-
-
-@kernel
-def unscale_batch(programs, equilibration, x, multipliers, at_bound_distance, at_lower, at_upper, error, gap):
-    """Undo the equilibration of all pairs, and report on them in the units of the programs as given.
-
-    Args:
-        programs: the batch as given, not scaled; read.
-        equilibration: the scales of the equilibration; read.
-        x: ``(B, n)``; scaled values on entry, unscaled ones on return.
-        multipliers: ``(B, m + n)``; likewise.
-        at_bound_distance: a constraint of a scaled program is at a bound when it is nearer than this, or has a multiplier.
-        at_lower: bool ``(B, m + n)``; written.
-        at_upper: bool ``(B, m + n)``; written. An equation or a fixed variable counts as at its upper bound.
-        error: ``(B,)``; that of the scaled pair on entry, the larger of it and that of the unscaled pair on return.
-        gap: ``(B,)``; written.
-    """
-    m = equilibration.rows.shape[1]
-    activity, gradient = np.empty(programs.lower.shape[1]), np.empty(programs.cost.shape[1])
-    for item in range(len(x)):
-        program = program_of(programs, item)
-        for column in range(x.shape[1]):
-            x[item, column] *= equilibration.columns[item, column] / equilibration.bounds[item]
-        for i in range(multipliers.shape[1]):
-            scale = equilibration.rows[item, i] if i < m else 1.0 / equilibration.columns[item, i - m]
-            multipliers[item, i] *= scale / equilibration.cost[item]
-        unscaled_error, gap[item] = optimality(program, x[item], multipliers[item], activity, gradient)
-        error[item] = max(error[item], unscaled_error)
-        for i in range(multipliers.shape[1]):
-            scale = equilibration.rows[item, i] if i < m else 1.0 / equilibration.columns[item, i - m]
-            near = at_bound_distance / (scale * equilibration.bounds[item])
-            lower, upper, multiplier = program.lower[i], program.upper[i], multipliers[item, i]
-            at_upper[item, i] = abs(upper - activity[i]) <= near or multiplier > 0.0 or lower == upper
-            at_lower[item, i] = (abs(activity[i] - lower) <= near or multiplier < 0.0) and not at_upper[item, i]
+        error[item], gap[item] = optimality(program_of(programs, item), x[item], multipliers[item], activity, gradient)

@@ -15,12 +15,12 @@ CORES = os.cpu_count() or 1
 WORK_PER_THREAD = 20_000
 """Nonzeros to work on that are worth waking another thread."""
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
 
 
-def in_threads(count: int, stage: Callable[[np.ndarray], Result], work: int) -> list[Result]:
+def in_threads(count: int, stage: Callable[[np.ndarray], T], work: int) -> list[T]:
     """Run ``stage`` over parts of the items ``0 .. count - 1``, several at once; return the results in order.
 
     ``work`` is that of one item, in nonzeros. A part that no other thread has begun when this one is ready is done here, since
@@ -30,7 +30,7 @@ def in_threads(count: int, stage: Callable[[np.ndarray], Result], work: int) -> 
     if workers <= 1:
         return [stage(np.arange(count))]
     parts = np.array_split(np.arange(count), workers)
-    results: dict[int, Result] = {}
+    results: dict[int, T] = {}
     part_numbers: Iterator[int] = itertools.count()
 
     def take_parts() -> None:

@@ -34,7 +34,9 @@ class Variables(NamedTuple):
     x: np.ndarray
     """``(n,)``."""
     y: np.ndarray
-    """Multipliers of the equality rows, ``(m,)``; zero for inequality rows, whose multipliers follow from ``z``."""
+    """Multipliers of the equality rows, ``(m,)``; zero for inequality rows, whose multipliers follow from ``z``.
+
+    Of a step only the entries of equality rows count."""
     s: np.ndarray
     """Slacks of the bounds, ``(2N,)``."""
     z: np.ndarray
@@ -45,13 +47,14 @@ class Residuals(NamedTuple):
     """What an iterate lacks to satisfy the optimality conditions, and what that is computed from."""
 
     activity: np.ndarray
-    """``(N,)``."""
+    """``(N,)``; of a relaxed program, that of the rows minus the relaxation times their multipliers."""
     multipliers: np.ndarray
-    """Multipliers of all constraints, ``(N,)``."""
+    """Multipliers of all constraints, ``(N,)``: dual of the upper bound minus dual of the lower bound, or ``y``."""
     stationarity: np.ndarray
-    """``c + A'y + z``, ``(n,)``; zero for fixed variables, whose multipliers are chosen so."""
+    """``c`` plus the multipliers of the variables plus A' times those of the rows, ``(n,)``; zero for fixed variables, whose
+    multipliers are chosen so."""
     slack: np.ndarray
-    """Distance of the activity from each bound, minus its slack, ``(2N,)``."""
+    """Distance of the activity from each bound, minus its slack, ``(2N,)``: the residual of the slack's definition."""
 
 
 class Scaling(NamedTuple):
@@ -176,7 +179,8 @@ def average_complementarity(bounds, variables, num_bounds):
 def iterate_error(program, bounds, variables, residuals, cost_scale, gap_scale):
     """Return the worst of infeasibility, stationarity and relative gap at an iterate; infinity if anything is NaN.
 
-    ``gap_scale`` is what the gap is compared with at least; infinite, the gap does not count.
+    Unlike ``termination.optimality`` it measures infeasibility absolutely and with the slacks, as the path is followed with them.
+    ``gap_scale`` is the least denominator of the gap; if it is infinite, the gap does not count.
     """
     size = len(residuals.activity)
     infeasibility = largest_magnitude(residuals.slack)
