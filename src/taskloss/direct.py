@@ -21,7 +21,6 @@ This file names no task and parses no shapes: a task turns scores and target int
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -30,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks
-from taskloss.kernels.sums import order_free_sum
+from taskloss.kernels.items import weigh_items
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import as_task, handle_of, task_of
 from taskloss.tasks.task import Call, Inference, Objective, Task
@@ -123,39 +122,40 @@ def _evaluate_now(
     scores: Tensor,
     target: Tensor,
     groups: Tensor | None,
-    weight: Tensor | None,
-    num_relevant: Tensor | None,
     task: int,
-    rule: str,
-    epsilon: float,
     dims: Sequence[int] | None,
-    ignore_index: int | None,
     reduction: str,
     with_gradient: bool,
+    weight: Tensor | None,
+    num_relevant: Tensor | None,
+    ignore_index: int | None,
+    rule: str,
+    epsilon: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Values, their gradient in the scores, and (for ``reduction="none"``) the item that each score belongs to."""
+    """Compute the value and its gradient in the scores.
+
+    Returns:
+        The value: a scalar, or with ``reduction="none"`` one value per item. The gradient, of the shape of the scores, empty if
+        it is not wanted. The item of each score, empty without a gradient or with one value.
+    """
     array = to_numpy(scores)
     call = Call(
-        dims=None if dims is None else tuple(dims),
-        groups=None if groups is None else to_numpy(groups),
-        ignore_index=ignore_index,
-        num_relevant=None if num_relevant is None else to_numpy(num_relevant),
-        weight=None if weight is None else to_numpy(weight),
+        None if dims is None else tuple(dims),
+        None if groups is None else to_numpy(groups),
+        ignore_index,
+        None if num_relevant is None else to_numpy(num_relevant),
+        None if weight is None else to_numpy(weight),
     )
     inference = task_of(task).read(array, to_numpy(target), call)
     values, step = RULES[rule](inference, epsilon, with_gradient)
-    share = np.where(inference.defined, inference.weights, 0.0)
-    if reduction == "mean" and share.any():
-        share = share / order_free_sum(share)
-    values = np.where(inference.defined, values, 0.0) * share
-    result = values.reshape(inference.values_shape) if reduction == "none" else np.float64(order_free_sum(values))
-    gradient, owner = np.empty(0, array.dtype), np.empty(0, np.int64)
-    if with_gradient and step is not None:
-        gradient = step.gradient(share)
-        owner = inference.owner() if reduction == "none" else owner
-    tensors = (torch.from_numpy(np.asarray(part)) for part in (result.astype(array.dtype), gradient, owner))
-    value, gradient_tensor, owner_tensor = (tensor.to(scores.device) for tensor in tensors)
-    return value, gradient_tensor, owner_tensor
+    values, share, total = weigh_items(values, inference.defined, inference.weights, reduction == "mean")
+    result = values.astype(array.dtype).reshape(inference.values_shape) if reduction == "none" else np.array(total, array.dtype)
+    value = torch.from_numpy(result)
+    gradient = torch.from_numpy(step.gradient(share) if with_gradient and step is not None else np.empty(0, array.dtype))
+    owner = torch.from_numpy(inference.owner() if with_gradient and value.ndim else np.empty(0, np.int64))
+    if scores.is_cpu:
+        return value, gradient, owner
+    return value.to(scores.device), gradient.to(scores.device), owner.to(scores.device)
 
 
 _evaluate = torch.library.custom_op("taskloss::evaluate", _evaluate_now, mutates_args=())
@@ -166,16 +166,13 @@ def _(
     scores: Tensor,
     target: Tensor,
     groups: Tensor | None,
-    weight: Tensor | None,
-    num_relevant: Tensor | None,
     task: int,
-    rule: str,
-    epsilon: float,
     dims: Sequence[int] | None,
-    ignore_index: int | None,
     reduction: str,
     with_gradient: bool,
+    *_: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tensors of the shapes of :func:`_evaluate_now`, by the arguments that decide them."""
     dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
     shape: tuple[int, ...] = ()
     if reduction == "none":
@@ -184,31 +181,45 @@ def _(
     return (
         scores.new_empty(shape, dtype=dtype),
         scores.new_empty(scores.shape if with_gradient else (0,), dtype=dtype),
-        scores.new_empty((scores.numel() if reduction == "none" and with_gradient else 0,), dtype=torch.int64),
+        scores.new_empty((scores.numel() if shape and with_gradient else 0,), dtype=torch.int64),
     )
 
 
 class _TaskLoss(torch.autograd.Function):
-    """Forward makes the gradient; backward scales it."""
+    """The value of a loss; the forward pass makes the gradient, the backward pass multiplies it."""
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> tuple[Tensor, ...]:
+        """Call ``Function.apply``, or where no transform of torch.func is active what it comes to.
+
+        It would bind the signature and look for dead wrappers among the inputs: a tenth of the time of a small batch.
+        """
+        # torch has no types for either of them.
+        if torch._C._are_functorch_transforms_active():
+            return super().apply(*inputs)  # type: ignore[no-untyped-call]
+        return super(torch.autograd.Function, cls).apply(*inputs)  # type: ignore[misc]
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
         eager = not torch.compiler.is_compiling() and type(inputs[0]) is Tensor and not inputs[0].is_meta
         # Only a tracer needs the operator; the plain function spares a small batch a quarter of its time.
-        return _evaluate_now(*inputs) if eager else _evaluate(*inputs)
+        value, gradient, owner = _evaluate_now(*inputs) if eager else _evaluate(*inputs)
+        # Every output has a cost in the backward pass, and only a loss of several values needs the owners.
+        return (value, gradient, owner) if value.ndim else (value, gradient)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        _, gradient, owner = output
-        ctx.mark_non_differentiable(gradient, owner)
-        ctx.save_for_backward(inputs[0], gradient, owner)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        # No zeros are made as the gradients of the outputs that have none.
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(inputs[0], *output[1:])
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        scores, gradient, owner = ctx.saved_tensors
         # Gradients are enabled here only when the caller wants to differentiate the result again.
         scale = ScaledGradient.apply if torch.is_grad_enabled() else ScaledGradient.forward
-        return (scale(scores, grad_outputs[0], gradient, owner), *(None,) * 11)
+        scores, *gradient_and_owner = ctx.saved_tensors
+        return (scale(scores, grad_outputs[0], *gradient_and_owner), *_NO_GRADIENTS)
 
     @staticmethod
     def vmap(*arguments: Any) -> Any:
@@ -217,16 +228,18 @@ class _TaskLoss(torch.autograd.Function):
         )
 
 
-# Function.apply looks the signature up in each call; kept here, a small batch saves a tenth of its time.
-_TaskLoss.forward.__signature__ = inspect.signature(_TaskLoss.forward)  # type: ignore[attr-defined]  # Unknown to mypy.
+_NO_GRADIENTS = (None,) * 11
+"""Gradients of all the inputs but the scores."""
 
 
 class ScaledGradient(torch.autograd.Function):
     """The backward pass as a function of the scores too, so that a second derivative meets an error instead of a silent zero."""
 
     @staticmethod
-    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
-        factor = grad_values.reshape(-1)[owner].reshape(gradient.shape) if owner.numel() else grad_values
+    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor | None = None) -> Tensor:
+        factor = grad_values
+        if owner is not None and owner.numel():
+            factor = grad_values.reshape(-1)[owner].reshape(gradient.shape)
         # Multiply first, cast last: a float16 gradient of a large batch would flush to zero before a GradScaler could lift it.
         return (gradient * factor).to(scores.dtype)
 
@@ -256,20 +269,31 @@ def task_loss(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The one entrance of all the losses; ``task`` is the handle of a task, ``rule`` a key of ``RULES``."""
+    """Check the arguments of a call and compute its loss; the one entrance of all the losses.
+
+    ``task`` is the handle of a task, ``rule`` a key of ``RULES``.
+    """
     _checks.check_tensors(scores, target)
     _checks.check_reduction(reduction)
     _checks.check_ignore_index(ignore_index)
-    data = [
-        _checks.as_optional_tensor(name, value)
-        for name, value in (("groups", groups), ("weight", weight), ("num_relevant", num_relevant))
-    ]
-    dims = _checks.as_dims(dim)
     with_gradient = scores.requires_grad and torch.is_grad_enabled()
+    inputs = (
+        scores,
+        target,
+        _checks.as_optional_tensor("groups", groups),
+        task,
+        _checks.as_dims(dim),
+        reduction,
+        with_gradient,
+        _checks.as_optional_tensor("weight", weight),
+        _checks.as_optional_tensor("num_relevant", num_relevant),
+        ignore_index,
+        rule,
+        epsilon,
+    )
     # The compiler cannot trace a Function with a context when nothing needs a gradient.
-    evaluate = _TaskLoss.forward if torch.compiler.is_compiling() and not with_gradient else _TaskLoss.apply
-    value, _, _ = evaluate(scores, target, *data, task, rule, epsilon, dims, ignore_index, reduction, with_gradient)
-    return value
+    evaluate = _TaskLoss.forward if not with_gradient and torch.compiler.is_compiling() else _TaskLoss.apply
+    return evaluate(*inputs)[0]
 
 
 # --- the modules ------------------------------------------------------------------------------------------------------

@@ -22,18 +22,18 @@ over the batch is ``dim=`` too: ``(0, 1, 2)`` for images, ``(0, 2, 3)`` for imag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from taskloss import _checks, _output_checks
 from taskloss.class_layout import class_values_shape
-from taskloss.kernels.labeling.samples import Samples, Tallies, one_vs_rest, tally
+from taskloss.kernels.labeling.reading import count_samples
+from taskloss.kernels.labeling.samples import Samples, Tallies, one_vs_rest
 from taskloss.layout import Layout, binary_labels, lay_out, values_shape
 
 
-@dataclass(frozen=True)
-class Labelings:
+class Labelings(NamedTuple):
     """The labelings of one batch, R of them."""
 
     samples: Samples
@@ -96,9 +96,11 @@ def read_labelings(
         kept = None if ignored is None else np.broadcast_to(~np.expand_dims(ignored, 1), scores.shape)
     else:
         labels, kept = binary_labels(target, ignore_index)
-    _checks.check_finite(scores, kept)
-    samples = Samples(np.ascontiguousarray(scores).reshape(-1), labels.reshape(-1), layout.run_owner)
-    return layout, Labelings(samples, Tallies(*tally(samples, layout.rankings)))
+    samples = Samples(scores.ravel(), labels.ravel(), layout.run_owner)
+    tallies, finite = count_samples(samples, layout.rankings)
+    if not finite:
+        _checks.check_finite(scores, kept)
+    return layout, Labelings(samples, Tallies(*tallies))
 
 
 def _labels_of_classes(

@@ -108,8 +108,12 @@ class GradedInference(Inference[np.ndarray]):
         return self._rankings.sums(self._rankings.scores * (answer - reference)) / self._ideal
 
     def feature_difference(self, answer: np.ndarray, reference: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        difference = (answer - reference) * (factor / self._ideal)[self._rankings.owner]
+        difference = (answer - reference) * self._of_samples(factor / self._ideal)
         return difference.astype(self._dtype).reshape(self._rankings.layout.shape)
 
+    def _of_samples(self, values: np.ndarray) -> np.ndarray:
+        """Return the value of each sample's ranking, to be multiplied with what the samples have."""
+        return values[self._rankings.owner] if len(self._rankings.owner) else values
+
     def owner(self) -> np.ndarray:
-        return self._rankings.owner
+        return self._rankings.layout.full_owner()

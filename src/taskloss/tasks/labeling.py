@@ -14,16 +14,15 @@ so that constant scores of zero give a useful gradient. The rule for other ties 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.labeling import confusion, flips
 from taskloss.kernels.labeling import samples as passes
+from taskloss.kernels.labeling.reading import costs_of_flips
 from taskloss.kernels.labeling.samples import Thresholds
-from taskloss.kernels.sort import NEGATIVE, POSITIVE
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
 from taskloss.layout import Layout, ranking_weights
 from taskloss.tasks.task import Call, Inference, Task
@@ -32,8 +31,7 @@ Weights = tuple[np.ndarray, np.ndarray]
 """``v_+`` and ``v_-`` of each labeling, float64 of shape ``(R,)`` each."""
 
 
-@dataclass(frozen=True)
-class Labeling:
+class Labeling(NamedTuple):
     """An answer for each of R labelings."""
 
     thresholds: Thresholds
@@ -104,24 +102,16 @@ class CountTask(LabelingTask):
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
         samples, tallies = labelings.samples, labelings.tallies
         worth = np.full(len(tallies.positives), weight * self.loss_scale)
-        limits = flips.cost_limits(self.metric, worth, tallies, *weights, self.beta2)
-        direction = 1 if weight > 0 else -1
-        positives_room, negatives_room = (
-            (tallies.positives_above, tallies.negatives - tallies.negatives_above)
-            if weight > 0
-            else (tallies.positives - tallies.positives_above, tallies.negatives_above)
-        )
+        costs = costs_of_flips(self.metric, worth, samples, tallies, weights, self.beta2)
         thresholds, answer = flips.augment_labelings(
-            self.metric,
-            worth,
-            passes.costs_of(samples, POSITIVE, direction, limits[0], positives_room),
-            passes.costs_of(samples, NEGATIVE, -direction, limits[1], negatives_room),
-            tallies,
-            *weights,
-            self.beta2,
-            float(self.zero_division),
+            self.metric, worth, *costs, tallies, *weights, self.beta2, float(self.zero_division)
         )
         return Labeling(Thresholds(*thresholds), *answer)
+
+
+# Thresholds and shares of the positives and of the negatives, as in ``Thresholds``.
+_PREDICTED = np.array([[0.0], [0.5], [0.0], [0.5]])
+_TRUE = np.array([[-np.inf], [0.5], [np.inf], [0.5]])
 
 
 class LabelingInference(Inference[Labeling]):
@@ -136,20 +126,22 @@ class LabelingInference(Inference[Labeling]):
         self._labelings = labelings
         self._sample_weights = task.sample_weights(labelings)
 
-    def _answer(self, thresholds: tuple[float, ...], true_positives: np.ndarray, false_positives: np.ndarray) -> Labeling:
-        """The same thresholds for all the labelings."""
-        return Labeling(Thresholds(*(np.full(len(self.defined), x) for x in thresholds)), true_positives, false_positives)
+    def _answer(self, thresholds: np.ndarray, true_positives: np.ndarray, false_positives: np.ndarray) -> Labeling:
+        """Return the answer with the same thresholds, of shape ``(4, 1)``, for all the labelings."""
+        table = np.empty((4, len(self.defined)))
+        table[:] = thresholds
+        return Labeling(Thresholds(*table), true_positives, false_positives)
 
     def predict(self) -> Labeling:
         tallies = self._labelings.tallies
-        return self._answer((0.0, 0.5, 0.0, 0.5), tallies.positives_above, tallies.negatives_above)
+        return self._answer(_PREDICTED, tallies.positives_above, tallies.negatives_above)
 
     def augment(self, weight: float) -> Labeling:
         return self._task.augment(self._labelings, self._sample_weights, weight)
 
     def truth(self) -> Labeling:
         tallies = self._labelings.tallies
-        return self._answer((-np.inf, 0.5, np.inf, 0.5), tallies.positives, np.zeros_like(tallies.negatives))
+        return self._answer(_TRUE, tallies.positives, np.zeros_like(tallies.negatives))
 
     def loss(self, answer: Labeling) -> np.ndarray:
         return self._task.loss_of(self._labelings, answer.true_positives, answer.false_positives)
@@ -165,9 +157,11 @@ class LabelingInference(Inference[Labeling]):
 
     def feature_difference(self, answer: Labeling, reference: Labeling, factor: np.ndarray) -> np.ndarray:
         samples = self._labelings.samples
-        units = (factor * weights for weights in self._sample_weights)
-        out = np.empty(samples.scores.shape, samples.scores.dtype)
-        passes.write_feature_difference(samples, answer.thresholds, reference.thresholds, *units, out)
+        positive_weight, negative_weight = self._sample_weights
+        out = np.empty_like(samples.scores)
+        passes.write_feature_difference(
+            samples, answer.thresholds, reference.thresholds, factor * positive_weight, factor * negative_weight, out
+        )
         return out.reshape(self._layout.shape)
 
     def owner(self) -> np.ndarray:

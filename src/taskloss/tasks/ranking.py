@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from math import prod
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from taskloss.metrics import of_rankings
 from taskloss.tasks.task import Call, Inference, Task
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """An answer: the counts of all rankings, least and greatest of equally good ones (:mod:`taskloss.kernels.ranking.interleaving`)."""
 
     least: np.ndarray
@@ -100,7 +99,7 @@ class ConvexRankingTask(RankingTask):
         if self.at is not None:
             k = of_rankings.cut(rankings, self.at)
             return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, k, pull)
-        if (worth < 0).any():
+        if np.count_nonzero(worth < 0):
             return self.augment_down(rankings, pull)
         return isotonic.augment_convex(rankings.lists, self.metric, pull)
 
@@ -129,7 +128,7 @@ class RankingInference(Inference[Ranking]):
         return Ranking(self._rankings.above, self._rankings.at_or_above, is_prediction=True)
 
     def augment(self, weight: float) -> Ranking:
-        worth = weight * self._unit * self._rankings.positives * self._rankings.negatives / 2
+        worth = (weight * self._unit / 2) * self._rankings.positives * self._rankings.negatives
         return Ranking(*self._task.augment(self._summable, worth))
 
     def truth(self) -> Ranking:
@@ -145,7 +144,7 @@ class RankingInference(Inference[Ranking]):
         return interleaving.score_difference(self._summable.lists, answer.least, reference.least) / self._unit
 
     def feature_difference(self, answer: Ranking, reference: Ranking, factor: np.ndarray) -> np.ndarray:
-        out = np.zeros(int(np.prod(self._layout.shape)), self._dtype)
+        out = np.zeros(prod(self._layout.shape), self._dtype)
         interleaving.write_feature_difference(
             self._rankings.lists, answer.least, answer.greatest, reference.least, reference.greatest, factor, out
         )
@@ -162,4 +161,4 @@ def _shrink_huge(rankings: Rankings) -> tuple[Rankings, float]:
     if unit == 1.0:
         return rankings, unit
     shrunk = lists._replace(positives=lists.positives * unit, negatives=lists.negatives * unit)
-    return replace(rankings, lists=shrunk), unit
+    return rankings._replace(lists=shrunk), unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -60,25 +61,20 @@ def as_task(task: Task | str) -> Task:
 _handles: dict[tuple[Task, str], int] = {}
 _tasks: list[Task] = []
 _lock = threading.Lock()
+# The handles of tasks that were asked for before, by the identity of the task: hashing a task and writing its text takes longer
+# than the rest of what Python does in a call of a loss. An entry goes when its task does, before another task can have its id.
+_known: dict[int, tuple[weakref.ref[Task], int]] = {}
 
 
 def handle_of(task: Task | str) -> int:
-    """The number of this task in this process."""
+    """Return the number of this task in this process."""
+    known = _known.get(id(task))
+    if known is not None and known[0]() is task:
+        return known[1]
     task = as_task(task)
-    try:
-        key = (task, repr(task))
-        known = _handles.get(key)
-    except TypeError as error:
-        raise TypeError(
-            f"{type(task).__name__} cannot be hashed ({error}); tasks are frozen: hold tuples, not arrays or lists"
-        ) from error
-    if known is not None:
-        return known
-    with _lock:
-        if key not in _handles:
-            _tasks.append(task)
-            _handles[key] = len(_tasks) - 1
-        return _handles[key]
+    handle, key = _new_handle(task), id(task)
+    _known[key] = weakref.ref(task, lambda _: _known.pop(key, None)), handle
+    return handle
 
 
 # What torch.compiler.assume_constant_result does: a compiled graph takes the number as a constant. The decorator itself would
@@ -86,6 +82,22 @@ def handle_of(task: Task | str) -> int:
 handle_of._dynamo_marked_constant = True  # type: ignore[attr-defined]  # An attribute that functions do not have.
 
 
+def _new_handle(task: Task) -> int:
+    """Return the number that equal tasks have, or the next one."""
+    try:
+        key = (task, repr(task))
+        hash(key)
+    except TypeError as error:
+        raise TypeError(
+            f"{type(task).__name__} cannot be hashed ({error}); tasks are frozen: hold tuples, not arrays or lists"
+        ) from error
+    with _lock:
+        if key not in _handles:
+            _tasks.append(task)
+            _handles[key] = len(_tasks) - 1
+        return _handles[key]
+
+
 def task_of(handle: int) -> Task:
-    """The task with this number."""
+    """Return the task with this number."""
     return _tasks[handle]

@@ -8,16 +8,14 @@ the losses only pass it back. A loss that is an ordinary function of the scores 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """The options of one call, as arrays; None where one was not given.
 
     A task that cannot honour one refuses it (:meth:`Task.refuse_unknown`).
@@ -112,7 +110,6 @@ class Task(ABC):
 
     def refuse_unknown(self, call: Call) -> None:
         """Raise for an option that was set although this task has no use for it."""
-        given = {**vars(call), "dim": call.dims}
-        for name in ("dim", "groups", "ignore_index", "num_relevant", "weight"):
-            if name not in self.options and given[name] is not None:
+        for name, value in zip(("dim", "groups", "ignore_index", "num_relevant", "weight"), call, strict=True):
+            if value is not None and name not in self.options:
                 raise ValueError(f"{type(self).__name__} has no use for {name}=; leave it out")
