@@ -16,6 +16,15 @@ from taskloss.kernels import choices
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
+__all__ = [
+    "auc_mu_score",
+    "expected_cost_loss",
+    "hand_till_auc_score",
+    "multiclass_accuracy_score",
+    "one_vs_rest_auc_score",
+    "top_k_error_loss",
+]
+
 AVERAGES = ("macro", "weighted", "none")
 
 

@@ -12,6 +12,21 @@ from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to
 from taskloss.metrics import graded, of_rankings, separable, term_checks
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
+__all__ = [
+    "average_precision_score",
+    "graded_ndcg_score",
+    "ndcg_score",
+    "partial_auc_score",
+    "precision_at_k_score",
+    "precision_at_recall_score",
+    "recall_at_fpr_score",
+    "recall_at_k_score",
+    "recall_at_precision_score",
+    "reciprocal_rank_score",
+    "roc_auc_score",
+    "separable_score",
+]
+
 
 class MetricOptions(TypedDict, total=False):
     """How the input is divided into rankings and the values are put together; see :mod:`taskloss.layout`."""

@@ -38,7 +38,7 @@ class _BandTask(RankingTask):
         return majorant.augment_band(rankings.lists, low, high, worth * self._scale(rankings))
 
 
-@register("roc_auc")
+@register("roc_auc", label="ROC AUC")
 @dataclass(frozen=True)
 class ROCAUC(_BandTask):
     r"""Area under the ROC curve: the share of pairs in the right order, tied pairs counting half.
@@ -59,7 +59,7 @@ class ROCAUC(_BandTask):
         return of_rankings.false_positive_band(rankings, 0.0, 1.0)
 
 
-@register("partial_auc")
+@register("partial_auc", label="partial AUC")
 @dataclass(frozen=True)
 class PartialAUC(_BandTask):
     r"""Partial area under the ROC curve between two false positive rates, as a share of the band.

@@ -74,7 +74,7 @@ class LabelingTask(Task):
         return labeling_values_shape(scores, target, dims, groups)
 
 
-class CountTask(LabelingTask):
+class ConfusionTask(LabelingTask):
     """A task whose metric is one of :mod:`taskloss.kernels.labeling.confusion`, solved by :mod:`taskloss.kernels.labeling.flips`."""
 
     metric: ClassVar[int]

@@ -16,8 +16,18 @@ from taskloss.labelings import read_labelings
 from taskloss.layout import ranking_weights, to_numpy
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
+__all__ = [
+    "accuracy_score",
+    "balanced_accuracy_score",
+    "fbeta_score",
+    "g_mean_score",
+    "jaccard_score",
+    "mcc_score",
+    "mean_iou_score",
+]
 
-class CountOptions(TypedDict, total=False):
+
+class ConfusionOptions(TypedDict, total=False):
     """How the input is divided into labelings and the values are put together; see :mod:`taskloss.labelings`."""
 
     dim: int | tuple[int, ...] | None
@@ -32,7 +42,7 @@ class CountOptions(TypedDict, total=False):
     """``"mean"`` (over the labelings that have samples), ``"sum"`` or ``"none"``."""
 
 
-def accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) -> float | np.ndarray:
+def accuracy_score(scores: Any, target: Any, **options: Unpack[ConfusionOptions]) -> float | np.ndarray:
     """The share of samples with the right label; equal to scikit-learn's ``accuracy_score``.
 
     Of class indices, one value a class against the rest; where the class with the highest score is the prediction, use
@@ -41,7 +51,7 @@ def accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) ->
     Args:
         scores: floats of any shape, array or tensor.
         target: 0/1 or bool of the same shape, or class indices: the shape of the scores without axis 1.
-        options: see :class:`CountOptions`.
+        options: see :class:`ConfusionOptions`.
 
     Returns:
         One float for ``"mean"`` and ``"sum"``, else an array with one value a labeling.
@@ -52,7 +62,7 @@ def accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) ->
     return _score(confusion.ACCURACY, scores, target, **options)
 
 
-def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) -> float | np.ndarray:
+def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[ConfusionOptions]) -> float | np.ndarray:
     """The mean of sensitivity and specificity, one minus the balanced error; of one class only, its rate.
 
     Equal to scikit-learn's ``balanced_accuracy_score``. Arguments as for :func:`accuracy_score`.
@@ -64,7 +74,7 @@ def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[CountOpt
 
 
 def fbeta_score(
-    scores: Any, target: Any, *, beta: float = 1.0, zero_division: float = 1.0, **options: Unpack[CountOptions]
+    scores: Any, target: Any, *, beta: float = 1.0, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]
 ) -> float | np.ndarray:
     r"""The F-score, ``(1 + beta^2) TP / ((1 + beta^2) TP + FP + beta^2 FN)``; with beta 1 the Dice coefficient.
 
@@ -78,7 +88,9 @@ def fbeta_score(
     return _score(confusion.F_BETA, scores, target, beta2=beta**2, zero_division=zero_division, **options)
 
 
-def jaccard_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
+def jaccard_score(
+    scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]
+) -> float | np.ndarray:
     """Intersection over union, ``TP / (TP + FP + FN)``; equal to scikit-learn's ``jaccard_score``. Arguments as above.
 
     >>> round(jaccard_score([0.3, 0.2, -0.1, -0.4], [1, 0, 1, 0]), 4)
@@ -87,7 +99,9 @@ def jaccard_score(scores: Any, target: Any, *, zero_division: float = 1.0, **opt
     return _score(confusion.JACCARD, scores, target, zero_division=zero_division, **options)
 
 
-def g_mean_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
+def g_mean_score(
+    scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]
+) -> float | np.ndarray:
     """The geometric mean of sensitivity and specificity; the rate of a class that is missing is ``zero_division``.
 
     >>> g_mean_score([0.3, 0.2, -0.1, -0.4], [1, 0, 1, 0])
@@ -96,7 +110,7 @@ def g_mean_score(scores: Any, target: Any, *, zero_division: float = 1.0, **opti
     return _score(confusion.G_MEAN, scores, target, zero_division=zero_division, **options)
 
 
-def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
+def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]) -> float | np.ndarray:
     """Matthews' correlation coefficient, between -1 and 1; 0 where it is 0/0, as scikit-learn's ``matthews_corrcoef``.
 
     Only a target of one class that is predicted without an error counts ``zero_division`` (0 for scikit-learn's value).
@@ -108,7 +122,7 @@ def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options
 
 
 def mean_iou_score(
-    scores: Any, target: Any, *, zero_division: float = math.nan, **options: Unpack[CountOptions]
+    scores: Any, target: Any, *, zero_division: float = math.nan, **options: Unpack[ConfusionOptions]
 ) -> float | np.ndarray:
     """Mean intersection over union of a segmentation: each sample gets the class with the highest score along axis 1.
 
@@ -120,7 +134,7 @@ def mean_iou_score(
         scores: ``(B, C, ...)``, one score a class.
         target: class indices ``(B, ...)``, or 0/1 of the shape of the scores.
         zero_division: the value of a class that is neither there nor predicted, by default none (NaN).
-        options: see :class:`CountOptions`.
+        options: see :class:`ConfusionOptions`.
 
     >>> mean_iou_score([[2.0, 1.0], [0.3, 0.4], [0.2, 0.1], [0.5, 0.6]], [0, 1, 1, 1], reduction="none").round(4).tolist()
     [0.5, 0.6667]
