@@ -1,7 +1,7 @@
 r"""The losses: direct loss minimization, structured hinge, perceptron.
 
-All of them are differences of two answers of the task (Song et al. 2016, theorem 1). With ``psi`` the feature of an answer and
-``y_w`` the prediction:
+The gradient of each is a difference of the features of two answers of the task (Song et al. 2016, theorem 1). With ``psi`` the
+feature of an answer and ``y_w`` the prediction:
 
 ==================  ==============================  ==============================================
 loss                value                           gradient with respect to the scores
@@ -12,9 +12,9 @@ structured hinge    ``F(aug) + L(aug) - F(truth)``  ``psi(augment(+1)) - psi(tru
 perceptron          ``F(y_w) - F(truth)``           ``psi(y_w) - psi(truth)``
 ==================  ==============================  ==============================================
 
-The gradient is made together with the value; the backward pass is one multiplication. The value of the direct loss is the task
-loss itself, whose true derivative is zero almost everywhere: value and gradient belong to different functions. So ``gradcheck``
-and optimizers with a line search (L-BFGS with ``strong_wolfe``) do not apply; every other optimizer does.
+The forward pass computes the gradient together with the value; the backward pass is one multiplication. The value of the direct
+loss is the task loss itself, whose true derivative is zero almost everywhere: value and gradient belong to different functions.
+So ``gradcheck`` and optimizers with a line search (L-BFGS with ``strong_wolfe``) do not apply; every other optimizer does.
 
 This file names no task and parses no shapes: a task turns scores and target into an :class:`~taskloss.tasks.task.Inference`.
 """
@@ -39,27 +39,27 @@ UPDATES = ("positive", "negative")
 
 
 class LossOptions(TypedDict, total=False):
-    """What every loss takes, in its constructor (settings) or in the call (settings and data)."""
+    """Settings of every loss, given to its constructor or in a call."""
 
     dim: int | tuple[int, ...] | None
     """The axis of the samples of one ranking or labeling, or several axes. The task's default when left out: 0 for rankings, so
-    that ``(n, C)`` is multi-label, one ranking a column; for labelings also the pixels of an image."""
+    that ``(n, C)`` is multi-label, one ranking per column; for labelings also the pixels of an image."""
     ignore_index: int | None
-    """Samples whose target has this value take no part and get a zero gradient; also for padding (default None)."""
+    """Samples with this target are left out and get a zero gradient; also for padding (default None)."""
     reduction: str
     """``"mean"`` over the rankings or labelings that are defined (default), ``"sum"``, or ``"none"``: one value each."""
 
 
 class CallOptions(LossOptions, total=False):
-    """The options of one call."""
+    """Settings and data of one call."""
 
     groups: Any
-    """Query id of each sample along ``dim`` (the first of several axes), integers in any order; one ranking or labeling a
+    """Query id of each sample along ``dim`` (the first of several axes), integers in any order: one ranking or labeling per
     query, in sorted order of the ids."""
     weight: Any
-    """One weight a ranking or labeling: the mean becomes a weighted mean."""
+    """One weight per ranking or labeling: the mean becomes a weighted mean."""
     num_relevant: Any
-    """How many relevant items each ranking has, those missing from the list included (a number or one a ranking)."""
+    """How many relevant items each ranking has, those missing from the list included (a number or one per ranking)."""
 
 
 # --- the rules ---------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Step(NamedTuple):
     factor: float
 
     def gradient(self, share: np.ndarray) -> np.ndarray:
-        """Times the share of each item."""
+        """Return the gradient, with the share of each item in the result."""
         return self.inference.feature_difference(self.answer, self.reference, self.factor * share)
 
 
@@ -111,7 +111,7 @@ RULES: dict[str, Rule] = {
     "negative": _direct(-1),
     "hinge": _hinge,
     "perceptron": _perceptron,
-    "own": _own,  # of losses whose gradient is that of their value, which other modules build on this one
+    "own": _own,  # Losses with a gradient of their own, which other modules define.
 }
 
 
@@ -186,13 +186,13 @@ def _(
 
 
 class _TaskLoss(torch.autograd.Function):
-    """The value of a loss; the forward pass makes the gradient, the backward pass multiplies it."""
+    """The value of a loss; the forward pass computes the gradient, the backward pass multiplies it."""
 
     @classmethod
     def apply(cls, *inputs: Any) -> tuple[Tensor, ...]:
-        """Call ``Function.apply``, or where no transform of torch.func is active what it comes to.
+        """Call the C function below ``Function.apply`` unless a transform of torch.func is active.
 
-        It would bind the signature and look for dead wrappers among the inputs: a tenth of the time of a small batch.
+        ``Function.apply`` binds the signature of ``forward`` in every call, which takes a tenth of the time of a small batch.
         """
         # torch has no types for either of them.
         if torch._C._are_functorch_transforms_active():
@@ -202,14 +202,14 @@ class _TaskLoss(torch.autograd.Function):
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
         eager = not torch.compiler.is_compiling() and type(inputs[0]) is Tensor and not inputs[0].is_meta
-        # Only a tracer needs the operator; the plain function spares a small batch a quarter of its time.
+        # Only a tracer needs the operator. The plain function takes a quarter less time for a small batch.
         value, gradient, owner = _evaluate_now(*inputs) if eager else _evaluate(*inputs)
-        # Every output has a cost in the backward pass, and only a loss of several values needs the owners.
+        # Every output costs time in the backward pass, and only a loss of several values needs the owners.
         return (value, gradient, owner) if value.ndim else (value, gradient)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        # No zeros are made as the gradients of the outputs that have none.
+        # Otherwise torch fills tensors of zeros for the outputs that have no gradient.
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(inputs[0], *output[1:])
@@ -233,7 +233,7 @@ _NO_GRADIENTS = (None,) * 11
 
 
 class ScaledGradient(torch.autograd.Function):
-    """The backward pass as a function of the scores too, so that a second derivative meets an error instead of a silent zero."""
+    """The backward pass, as a function of the scores too: a second derivative then raises instead of being zero silently."""
 
     @staticmethod
     def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor | None = None) -> Tensor:
@@ -250,7 +250,7 @@ class ScaledGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         raise RuntimeError(
-            "this loss gives no second derivative: its gradient is made by the forward pass. Leave out create_graph=True, "
+            "this loss gives no second derivative: the forward pass computes its gradient. Leave out create_graph=True, "
             "or keep gradient penalties and Hessian-vector products away from this loss term"
         )
 
@@ -269,7 +269,7 @@ def task_loss(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Check the arguments of a call and compute its loss; the one entrance of all the losses.
+    """Check the arguments of a call and compute the loss; all losses come through here.
 
     ``task`` is the handle of a task, ``rule`` a key of ``RULES``.
     """
@@ -300,7 +300,7 @@ def task_loss(
 
 
 class _TaskLossModule(nn.Module):
-    """Holds a task and settings; no parameters, no state."""
+    """Base of the losses: a task and settings, without parameters or state."""
 
     def __init__(self, task: Task | str, **settings: Unpack[LossOptions]) -> None:
         super().__init__()
@@ -312,8 +312,8 @@ class _TaskLossModule(nn.Module):
         self.settings: dict[str, Any] = dict(settings)
 
     def _rule(self) -> tuple[str, float]:
-        """The update and its epsilon: of each loss its own."""
-        raise NotImplementedError  # This class is only what the losses share; each of them says it.
+        """Return the update and its epsilon."""
+        raise NotImplementedError  # Every loss defines it.
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
         rule, epsilon = self._rule()
@@ -324,7 +324,7 @@ class _TaskLossModule(nn.Module):
 
 
 class DirectLoss(_TaskLossModule):
-    """Direct loss minimization: the value is the task loss itself, the gradient that of its expectation.
+    """Direct loss minimization: the value is the task loss itself, the gradient estimates that of its expectation.
 
     As epsilon goes to zero, the expected gradient is the gradient of the expected task loss (Song et al. 2016, theorem 1;
     McAllester et al. 2010 for linear models). A larger epsilon smooths: samples further from the decision take part.
@@ -353,7 +353,7 @@ class DirectLoss(_TaskLossModule):
         self.update = _checks.check_choice("update", update, UPDATES)
 
     def _rule(self) -> tuple[str, float]:
-        # Checked again: both may be changed between steps.
+        # Both may have been changed since the constructor checked them.
         return _checks.check_choice("update", self.update, UPDATES), _checks.check_positive("epsilon", self.epsilon)
 
     def extra_repr(self) -> str:
@@ -376,7 +376,7 @@ class StructuredHingeLoss(_TaskLossModule):
 
 
 class PerceptronLoss(_TaskLossModule):
-    """Structured perceptron: how much higher the prediction scores than the truth. It does not see the task loss.
+    """Structured perceptron: the joint score of the prediction minus that of the truth. It ignores the task loss.
 
     Arguments as for :class:`DirectLoss`, without epsilon and update.
 

@@ -1,8 +1,8 @@
-"""The calling forms: which samples belong to which item (ranking or labeling), and which shape the values have.
+"""Reading rankings: from scores and target in any calling form to sorted lists and counts.
 
-The samples of one item lie along one axis or several, ``dim``; ``groups`` further divides that axis (the first of several)
-into queries. The values, one an item, have the shape of the scores with these axes removed, or with the divided axis replaced
-by the groups in sorted order:
+An item is one ranking or one labeling. Its samples lie along one axis or several, ``dim``; ``groups`` divides that axis (the
+first of several) into queries. The values, one per item, have the shape of the scores with these axes removed, or with the
+divided axis replaced by the groups in sorted order:
 
 ===============================  =====================  ===============
 scores                           options                values
@@ -34,16 +34,16 @@ from taskloss.kernels.sort import IGNORED, TwoLists
 
 @dataclass(eq=False)
 class Layout:
-    """Where the items of one input lie; not to be changed."""
+    """Which item (ranking or labeling) each sample of one input belongs to. Not to be changed."""
 
     shape: tuple[int, ...]
     """Shape of the scores."""
     values_shape: tuple[int, ...]
-    """Shape of one value an item."""
+    """Shape of the values, one per item."""
     rankings: int
     """How many items there are."""
     run_owner: np.ndarray
-    """The flattened scores are runs of equal length, each within one item: the item of each run, int64. An image is one run."""
+    """The item of each run, int64. The flattened scores are runs of equal length within one item; an image is one run."""
     samples: int
     """Length of the axis of the samples (the first of several)."""
 
@@ -53,7 +53,7 @@ class Layout:
         return _NO_OWNER if self.rankings == 1 else self.full_owner()
 
     def full_owner(self) -> np.ndarray:
-        """``owner``, spelled out for a single item too."""
+        """Return ``owner`` at full length, for a single item too."""
         size = prod(self.shape)
         return self.run_owner if len(self.run_owner) == size else np.repeat(self.run_owner, size // len(self.run_owner))
 
@@ -63,7 +63,7 @@ _ONE_RUN = np.zeros(1, np.int64)
 
 
 def values_shape(shape: tuple[int, ...], dims: Sequence[int], groups: int | None) -> tuple[int, ...]:
-    """Shape of one value an item: the axes ``dims`` removed, the first of them replaced by the number of groups if any.
+    """Return the shape of the values: the axes ``dims`` removed, the first of them replaced by the number of groups if any.
 
     >>> values_shape((100, 5), (0,), None), values_shape((100, 5), (0,), 3), values_shape((16, 21, 64, 64), (2, 3), None)
     ((5,), (3, 5), (16, 21))
@@ -76,7 +76,7 @@ def values_shape(shape: tuple[int, ...], dims: Sequence[int], groups: int | None
 
 
 def lay_out(shape: tuple[int, ...], dims: Sequence[int] = (0,), groups: np.ndarray | None = None) -> Layout:
-    """The items of scores of this shape.
+    """Find the items of scores of this shape.
 
     >>> layout = lay_out((2, 3), dims=(1,))
     >>> layout.values_shape, layout.owner.tolist(), layout.run_owner.tolist()
@@ -86,7 +86,7 @@ def lay_out(shape: tuple[int, ...], dims: Sequence[int] = (0,), groups: np.ndarr
     samples, count = shape[axes[0]], None
     if groups is None and len(axes) == len(shape):
         return Layout(shape, (), 1, _ONE_RUN, samples)
-    # What the index along an axis says of the item: its own number, the number of its group, or nothing.
+    # What the index along an axis says of the item: the index itself, the number of its group, or nothing (None).
     numbers: list[np.ndarray | None] = [None if axis in axes else np.arange(size) for axis, size in enumerate(shape)]
     if groups is not None:
         _checks.check_groups(groups, samples)
@@ -107,12 +107,12 @@ def lay_out(shape: tuple[int, ...], dims: Sequence[int] = (0,), groups: np.ndarr
 
 
 def ranked_dims(dims: Sequence[int] | None) -> Sequence[int]:
-    """The axes of one ranking, the first one unless told."""
+    """Return the axes of one ranking, by default the first."""
     return (0,) if dims is None else dims
 
 
 def _number_groups(groups: np.ndarray) -> tuple[np.ndarray, int]:
-    """Ids to their places among the sorted distinct ids, and how many there are."""
+    """Return the index of each id among the sorted distinct ids, and the number of those."""
     if len(groups) == 0:
         return np.empty(0, np.int64), 0
     low, high = int(groups.min()), int(groups.max())
@@ -127,10 +127,10 @@ def _number_groups(groups: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """An array or tensor, on any device and of any dtype, as a numpy array; half precision widened to float32."""
+    """Return an array or tensor, on any device and of any dtype, as a numpy array; half precision becomes float32."""
     if isinstance(value, torch.Tensor):
         if value._is_zerotensor():
-            # It only stands for zeros: there is no memory to read.
+            # It represents zeros and has no memory to read.
             value = torch.zeros(value.shape, dtype=value.dtype)
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
             value = value.detach().float()
@@ -140,24 +140,29 @@ def to_numpy(value: Any) -> np.ndarray:
 
 
 class Rankings(NamedTuple):
-    """The rankings of one batch of binary relevance; R of them, P positives in all."""
+    """The rankings of one batch of binary relevance: R of them, P positives in all.
+
+    The counts of an answer are the numbers ``c_i`` of negatives above each positive; see
+    :mod:`taskloss.kernels.ranking.interleaving`.
+    """
 
     lists: TwoLists
     above: np.ndarray
-    """The prediction's least counts: negatives scored above each positive, shape ``(P,)``."""
+    """Negatives scored above each positive, int64 ``(P,)``: the least counts of the prediction."""
     at_or_above: np.ndarray
-    """The prediction's greatest counts, shape ``(P,)``."""
+    """Negatives scored at or above each positive, int64 ``(P,)``: the greatest counts of the prediction."""
     positives: np.ndarray
-    """How many each ranking has, shape ``(R,)``."""
+    """Positives of each ranking, int64 ``(R,)``."""
     negatives: np.ndarray
+    """Negatives of each ranking, int64 ``(R,)``."""
     relevant: np.ndarray
-    """Relevant items, those missing from the list included; at least 1, float64."""
+    """Relevant items of each ranking, missing ones included; at least 1, float64 ``(R,)``."""
     undefined: np.ndarray
-    """Rankings with one class only and no relevant item missing, bool."""
+    """Rankings with one class only and no relevant item missing, bool ``(R,)``."""
 
     @property
     def sizes(self) -> np.ndarray:
-        """Samples of each ranking, shape ``(R,)``."""
+        """Samples of each ranking, int64 ``(R,)``."""
         return self.positives + self.negatives
 
 
@@ -170,7 +175,7 @@ def read_rankings(
     ignore_index: int | None = None,
     num_relevant: np.ndarray | None = None,
 ) -> tuple[Layout, Rankings]:
-    """Check binary input in any calling form, sort it and count."""
+    """Check binary relevance in any calling form, sort each ranking and count."""
     _checks.check_shapes(scores, target)
     layout = lay_out(scores.shape, ranked_dims(dims), groups)
     labels, kept = binary_labels(target, ignore_index)
@@ -186,7 +191,7 @@ def read_rankings(
 
 
 def binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Labels as the kernels take them, in the shape of the target, and which samples count (None when all do)."""
+    """Return the labels as the kernels take them, in the shape of the target, and which samples count (None when all do)."""
     flat, known = read_labels(target.ravel(), ignore_index is not None, ignore_index or 0)
     labels = flat.reshape(target.shape)
     kept = None if ignore_index is None else labels != IGNORED
@@ -196,10 +201,10 @@ def binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.ndar
 
 
 def _relevant_counts(layout: Layout, positives: np.ndarray, num_relevant: np.ndarray) -> np.ndarray:
-    """How many relevant items each ranking has, retrieved or not; shape ``(R,)``, float64."""
+    """Return the number of relevant items of each ranking, retrieved or not, float64 ``(R,)``."""
     if num_relevant.shape not in ((), layout.values_shape):
         raise ValueError(
-            f"num_relevant has shape {num_relevant.shape}; expected one number, or one a ranking, shape {layout.values_shape}"
+            f"num_relevant has shape {num_relevant.shape}; expected one number, or one per ranking, shape {layout.values_shape}"
         )
     counts = np.broadcast_to(num_relevant, layout.values_shape).reshape(-1)
     _checks.check_num_relevant(counts, positives)
@@ -207,7 +212,7 @@ def _relevant_counts(layout: Layout, positives: np.ndarray, num_relevant: np.nda
 
 
 def ranking_weights(layout: Layout, weight: np.ndarray | None) -> np.ndarray:
-    """The weight of each item in a mean or sum; shape ``(R,)``, float64."""
+    """Return the weight of each item in a mean or sum, float64 ``(R,)``."""
     if weight is None:
         weights = np.empty(layout.rankings)
         weights.fill(1.0)

@@ -1,4 +1,4 @@
-r"""Rankings of graded relevance: gains, discounts of places, and their normalized sum.
+r"""Rankings of graded relevance: gains, discounts of ranks, and their normalized sum.
 
 .. math:: \mathrm{NDCG} = \frac{1}{Z} \sum_i g_i\, d(\mathrm{rank}_i), \qquad d(r) = \frac{1}{\log_2(1 + r)} \text{ up to the cut}
 
@@ -75,5 +75,5 @@ def read_graded(
 
 
 def ndcg(rankings: GradedRankings) -> np.ndarray:
-    """Discounted gain of the prediction as a share of that of the ideal order, shape ``(R,)``."""
+    """Return the discounted gain of the prediction divided by that of the ideal order, ``(R,)``."""
     return rankings.sums(rankings.gains * rankings.discounts_by(rankings.scores)) / rankings.ideal()

@@ -21,7 +21,7 @@ class _BandTask(RankingTask):
 
     @abstractmethod
     def band(self, rankings: Rankings) -> tuple[np.ndarray, np.ndarray]:
-        """``low`` and ``high`` in counts of negatives, each of shape ``(R,)``."""
+        """Return ``low`` and ``high`` as numbers of negatives, each ``(R,)``."""
 
     def _scale(self, rankings: Rankings) -> np.ndarray:
         low, high = self.band(rankings)

@@ -19,12 +19,12 @@ def _both(weights: np.ndarray) -> Weights:
 
 
 def weights_per_sample(labelings: Labelings) -> Weights:
-    """``1/n`` for each of n samples."""
+    """Return the weight ``1/n`` for each of n samples."""
     return _both(1.0 / np.maximum(labelings.sizes, 1))
 
 
 def weights_per_positive(labelings: Labelings) -> Weights:
-    """``1/P`` for every sample; of a labeling without positives, ``1/n``.
+    """Return the weight ``1/P`` for every sample; for a labeling without positives, ``1/n``.
 
     Without positives the loss jumps once, from 0 to 1, however many of the n samples are false positives: ``1/n`` shares it among
     them. (``1`` would let one image without the class outweigh all the images that have it.)
@@ -34,7 +34,7 @@ def weights_per_positive(labelings: Labelings) -> Weights:
 
 
 def weights_per_class(labelings: Labelings) -> Weights:
-    """``1/(2 P)`` for positives, ``1/(2 N)`` for negatives."""
+    """Return the weights ``1/(2 P)`` for positives and ``1/(2 N)`` for negatives."""
     positives, negatives = labelings.tallies.positives, labelings.tallies.negatives
     return 0.5 / np.maximum(positives, 1), 0.5 / np.maximum(negatives, 1)
 
@@ -151,7 +151,7 @@ class Jaccard(ConfusionTask):
 
     >>> import torch, taskloss as tl
     >>> scores, mask = torch.randn(2, 3, 8, 8), torch.arange(128).reshape(2, 8, 8) % 3
-    >>> tl.DirectLoss("jaccard", reduction="none")(scores, mask).shape     # one an image and class
+    >>> tl.DirectLoss("jaccard", reduction="none")(scores, mask).shape     # one per image and class
     torch.Size([2, 3])
     """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ class ConfusionMetric(LabelingTask):
         weighting: the weights in the joint score, by which epsilon gets its meaning. Choose what comes nearest to the change of
             the metric when one sample flips: ``"positives"`` (1/P for each sample), ``"samples"`` (1/n) or ``"classes"`` (1/(2P)
             for positives, 1/(2N) for negatives).
-        zero_division: what takes the place of NaN, where the metric is 0/0.
+        zero_division: replaces NaN, where the metric is 0/0.
 
     Cohen's kappa:
 
@@ -88,18 +87,21 @@ class ConfusionMetric(LabelingTask):
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
         tallies = labelings.tallies
         _checks.check_table_size(tallies.positives, tallies.negatives, count_table.CELL_LIMIT)
-        above, at, size = (tallies[2:4], tallies[4:6], tallies[0:2])
-        sides = []
+        above = (tallies.positives_above, tallies.negatives_above)
+        at_zero = (tallies.positives_at, tallies.negatives_at)
+        size = (tallies.positives, tallies.negatives)
+        # By label: the costs of flipping samples above zero and below, and how many stand at zero.
+        by_label = []
         for label, column in ((POSITIVE, 0), (NEGATIVE, 1)):
-            everyone = partial(costs_of, labelings.samples, label, limits=np.full(len(size[0]), np.inf))
-            upper = everyone(direction=1, room=above[column])
-            lower = everyone(direction=-1, room=size[column] - above[column])
-            sides.append((upper, lower, at[column]))
+            unbounded = np.full(len(size[0]), np.inf)
+            upper = costs_of(labelings.samples, label, 1, unbounded, above[column])
+            lower = costs_of(labelings.samples, label, -1, unbounded, size[column] - above[column])
+            by_label.append((upper, lower, at_zero[column]))
         thresholds = np.empty((4, len(size[0])))
         counts = np.empty((2, len(size[0])), np.int64)
         for r in range(len(size[0])):
             positives, negatives = (
-                count_table.make_side(_list(upper, r), _list(lower, r), int(z[r])) for upper, lower, z in sides
+                count_table.make_side(_list(upper, r), _list(lower, r), int(z[r])) for upper, lower, z in by_label
             )
             thresholds[:, r], counts[:, r] = count_table.search_table(
                 self._evaluate, weight, positives, negatives, (float(weights[0][r]), float(weights[1][r]))
@@ -108,4 +110,5 @@ class ConfusionMetric(LabelingTask):
 
 
 def _list(costs: Costs, labeling_number: int) -> np.ndarray:
+    """Return the costs of one labeling."""
     return costs.values[costs.start[labeling_number] : costs.stop[labeling_number]]

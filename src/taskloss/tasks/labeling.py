@@ -1,4 +1,4 @@
-r"""Labelings: what the tasks on confusion counts share.
+r"""Base of the labeling tasks: metrics of confusion counts.
 
 An answer labels every sample 0 or 1. With ``v_+`` and ``v_-`` the weights of positives and negatives, the joint score is
 
@@ -35,8 +35,11 @@ class Labeling(NamedTuple):
     """An answer for each of R labelings."""
 
     thresholds: Thresholds
+    """Above them samples are labeled 1."""
     true_positives: np.ndarray
+    """``(R,)``."""
     false_positives: np.ndarray
+    """``(R,)``."""
 
 
 class LabelingTask(Task):
@@ -49,19 +52,19 @@ class LabelingTask(Task):
     def loss_of_counts(
         self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
     ) -> np.ndarray:
-        """The task loss of labelings with these counts, int64 of one shape, of so many positive and negative samples."""
+        """Return the task loss for these confusion counts, four int64 arrays of one shape."""
 
     def loss_of(self, labelings: Labelings, true_positives: np.ndarray, false_positives: np.ndarray) -> np.ndarray:
-        """The task loss of these labelings with these counts, shape ``(R,)``."""
+        """Return the task loss of these labelings with these true and false positives, ``(R,)``."""
         return self.loss_of_counts(true_positives, false_positives, labelings.tallies.positives, labelings.tallies.negatives)
 
     @abstractmethod
     def sample_weights(self, labelings: Labelings) -> Weights:
-        """The weights in the joint score, above zero."""
+        """Return the weights in the joint score, above zero."""
 
     @abstractmethod
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
-        """The labelings that maximize ``F + weight * L``, ``weights`` being those of the joint score."""
+        """Return the labelings that maximize ``F + weight * L``; ``weights`` are those of the joint score."""
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> LabelingInference:
         self.refuse_unknown(call)
@@ -75,14 +78,14 @@ class LabelingTask(Task):
 
 
 class ConfusionTask(LabelingTask):
-    """A task whose metric is one of :mod:`taskloss.kernels.labeling.confusion`, solved by :mod:`taskloss.kernels.labeling.flips`."""
+    """Base of the tasks with a metric of :mod:`taskloss.kernels.labeling.confusion` and its solver in ``flips``."""
 
     metric: ClassVar[int]
     """The metric's number in :mod:`taskloss.kernels.labeling.confusion`."""
     loss_scale: ClassVar[float] = 1.0
     """``L = loss_scale * (1 - metric)``."""
     zero_division: float
-    """What the metric counts where it is 0/0."""
+    """The value of the metric where it is 0/0."""
 
     @property
     def beta2(self) -> float:
