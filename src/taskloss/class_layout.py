@@ -13,13 +13,15 @@ The classes lie along axis 1, or along the only axis; the target holds class ind
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from taskloss import _checks, _output_checks
 from taskloss.kernels.choices import IGNORED
+from taskloss.kernels.class_reading import read_class_indices
+from taskloss.kernels.items import unit_weights
 
 
 def class_values_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -31,8 +33,7 @@ def class_values_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return () if len(shape) == 1 else (shape[0], *shape[2:])
 
 
-@dataclass(frozen=True)
-class ClassBatch:
+class ClassBatch(NamedTuple):
     """Class scores of one batch; the axes before and after that of the classes are merged."""
 
     shape: tuple[int, ...]
@@ -63,7 +64,7 @@ class ClassBatch:
     def weights(self, weight: np.ndarray | None) -> np.ndarray:
         """Return the weight of each sample in a mean or sum, flat float64."""
         if weight is None:
-            return np.ones(self.target.size)
+            return unit_weights(self.target.size)
         _output_checks.check_sample_weight(weight, self.values_shape, self.classes)
         return weight.reshape(-1).astype(np.float64)
 
@@ -79,13 +80,15 @@ def read_classes(scores: np.ndarray, target: np.ndarray, ignore_index: int | Non
         raise ValueError("scores has no axis; expected one score per class, shape (n, K)")
     _output_checks.check_class_shapes(scores.shape, target.shape, class_values_shape(scores.shape))
     axis = min(1, scores.ndim - 1)
-    ignored = None if ignore_index is None else target == ignore_index
-    _output_checks.check_class_dtype(target, scores.shape[axis])
-    _output_checks.check_class_indices(target, scores.shape[axis], ignored)
-    _checks.check_finite(scores, None if ignored is None else np.expand_dims(~ignored, axis))
-    indices = target.astype(np.int64)
-    if ignored is not None:
-        indices = np.where(ignored, IGNORED, indices)
+    classes = scores.shape[axis]
+    _output_checks.check_class_dtype(target, classes)
     outer, inner = prod(scores.shape[:axis]), prod(scores.shape[axis + 1 :])
-    merged = np.ascontiguousarray(scores).reshape(outer, scores.shape[axis], inner)
-    return ClassBatch(scores.shape, merged, indices.reshape(outer, inner))
+    merged = scores.ravel().reshape(outer, classes, inner)
+    indices, valid, finite = read_class_indices(
+        target.ravel().reshape(outer, inner), merged, ignore_index is not None, ignore_index or 0
+    )
+    if not (valid and finite):
+        ignored = np.zeros(target.shape, bool) if ignore_index is None else target == ignore_index
+        _output_checks.check_class_indices(target, classes, ignored)
+        _checks.check_finite(scores, np.expand_dims(~ignored, axis))
+    return ClassBatch(scores.shape, merged, indices)

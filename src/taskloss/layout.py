@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from taskloss import _checks
+from taskloss.kernels.items import unit_weights
 from taskloss.kernels.ranking.reading import read_labels, read_lists
 from taskloss.kernels.sort import IGNORED, TwoLists
 
@@ -157,8 +158,13 @@ class Rankings(NamedTuple):
     """Negatives of each ranking, int64 ``(R,)``."""
     relevant: np.ndarray
     """Relevant items of each ranking, missing ones included; at least 1, float64 ``(R,)``."""
-    undefined: np.ndarray
-    """Rankings with one class only and no relevant item missing, bool ``(R,)``."""
+    defined: np.ndarray
+    """Rankings with both classes, or with a missing relevant item, bool ``(R,)``."""
+
+    @property
+    def undefined(self) -> np.ndarray:
+        """Rankings with one class only and no missing relevant item, bool ``(R,)``."""
+        return ~self.defined
 
     @property
     def sizes(self) -> np.ndarray:
@@ -179,15 +185,15 @@ def read_rankings(
     _checks.check_shapes(scores, target)
     layout = lay_out(scores.shape, ranked_dims(dims), groups)
     labels, kept = binary_labels(target, ignore_index)
-    lists, above, at_or_above, positives, negatives, relevant, undefined, finite = read_lists(
+    lists, above, at_or_above, positives, negatives, relevant, defined, finite = read_lists(
         scores.ravel(), labels.ravel(), layout.owner, layout.rankings
     )
     if not finite:
         _checks.check_finite(scores, kept)
     if num_relevant is not None:
         counts = _relevant_counts(layout, positives, num_relevant)
-        relevant, undefined = np.maximum(counts, 1.0), undefined & (counts == positives)
-    return layout, Rankings(lists, above, at_or_above, positives, negatives, relevant, undefined)
+        relevant, defined = np.maximum(counts, 1.0), defined | (counts != positives)
+    return layout, Rankings(lists, above, at_or_above, positives, negatives, relevant, defined)
 
 
 def binary_labels(target: np.ndarray, ignore_index: int | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -214,8 +220,6 @@ def _relevant_counts(layout: Layout, positives: np.ndarray, num_relevant: np.nda
 def ranking_weights(layout: Layout, weight: np.ndarray | None) -> np.ndarray:
     """Return the weight of each item in a mean or sum, float64 ``(R,)``."""
     if weight is None:
-        weights = np.empty(layout.rankings)
-        weights.fill(1.0)
-        return weights
+        return unit_weights(layout.rankings)
     _checks.check_weight(weight, layout.values_shape, layout.shape, layout.samples)
     return weight.reshape(-1).astype(np.float64)

@@ -5,22 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from taskloss import _checks
-from taskloss.kernels.labeling import confusion
+from taskloss.kernels.labeling import confusion, weights
 from taskloss.labelings import Labelings
 from taskloss.tasks.labeling import ConfusionTask, Weights
 from taskloss.tasks.registry import register
 
 
-def _both(weights: np.ndarray) -> Weights:
-    return weights, weights
-
-
 def weights_per_sample(labelings: Labelings) -> Weights:
     """Return the weight ``1/n`` for each of n samples."""
-    return _both(1.0 / np.maximum(labelings.sizes, 1))
+    each = weights.per_sample(labelings.tallies.positives, labelings.tallies.negatives)
+    return each, each
 
 
 def weights_per_positive(labelings: Labelings) -> Weights:
@@ -29,14 +24,13 @@ def weights_per_positive(labelings: Labelings) -> Weights:
     Without positives the loss jumps once, from 0 to 1, however many of the n samples are false positives: ``1/n`` shares it among
     them. (``1`` would let one image without the class outweigh all the images that have it.)
     """
-    positives = labelings.tallies.positives
-    return _both(1.0 / np.where(positives > 0, positives, np.maximum(labelings.sizes, 1)))
+    each = weights.per_positive(labelings.tallies.positives, labelings.tallies.negatives)
+    return each, each
 
 
 def weights_per_class(labelings: Labelings) -> Weights:
     """Return the weights ``1/(2 P)`` for positives and ``1/(2 N)`` for negatives."""
-    positives, negatives = labelings.tallies.positives, labelings.tallies.negatives
-    return 0.5 / np.maximum(positives, 1), 0.5 / np.maximum(negatives, 1)
+    return weights.per_class(labelings.tallies.positives, labelings.tallies.negatives, 0.5)
 
 
 @register("zero_one", label="accuracy")
@@ -80,9 +74,7 @@ class BalancedError(ConfusionTask):
     zero_division: float = field(default=1.0, init=False, repr=False)
 
     def sample_weights(self, labelings: Labelings) -> Weights:
-        positives, negatives = labelings.tallies.positives, labelings.tallies.negatives
-        classes = np.where((positives > 0) & (negatives > 0), 2.0, 1.0)
-        return 1.0 / (classes * np.maximum(positives, 1)), 1.0 / (classes * np.maximum(negatives, 1))
+        return weights.per_class(labelings.tallies.positives, labelings.tallies.negatives, 1.0)
 
 
 @register("f_score", label="F-score")
@@ -205,6 +197,5 @@ class MCC(ConfusionTask):
     zero_division: float = 1.0
 
     def sample_weights(self, labelings: Labelings) -> Weights:
-        pairs = labelings.tallies.positives * labelings.tallies.negatives
-        size = np.maximum(labelings.sizes, 1)
-        return _both(np.where(pairs > 0, size / np.maximum(4.0 * pairs, 1.0), 1.0 / size))
+        each = weights.per_pair(labelings.tallies.positives, labelings.tallies.negatives)
+        return each, each

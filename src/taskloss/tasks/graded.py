@@ -113,7 +113,7 @@ class GradedInference(Inference[np.ndarray]):
 
     def _of_samples(self, values: np.ndarray) -> np.ndarray:
         """Return the value of each sample's ranking, to be multiplied with what the samples have."""
-        return values[self._rankings.owner] if len(self._rankings.owner) else values
+        return values if self._rankings.layout.rankings == 1 else values[self._rankings.owner]
 
     def owner(self) -> np.ndarray:
         return self._rankings.layout.full_owner()

@@ -10,6 +10,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.ranking import cutoff, interleaving, isotonic
+from taskloss.kernels.ranking.reading import pair_worths
 from taskloss.kernels.sums import summable_unit
 from taskloss.layout import Layout, Rankings, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.metrics import of_rankings
@@ -118,7 +119,7 @@ class RankingInference(Inference[Ranking]):
         weights: np.ndarray,
     ) -> None:
         self.values_shape = layout.values_shape
-        self.defined = ~rankings.undefined
+        self.defined = rankings.defined
         self.weights = weights
         self._task = task
         self._layout = layout
@@ -130,7 +131,7 @@ class RankingInference(Inference[Ranking]):
         return Ranking(self._rankings.above, self._rankings.at_or_above, is_prediction=True)
 
     def augment(self, weight: float) -> Ranking:
-        worth = (weight * self._unit / 2) * self._rankings.positives * self._rankings.negatives
+        worth = pair_worths(weight * self._unit / 2, self._rankings.positives, self._rankings.negatives)
         return Ranking(*self._task.augment(self._summable, worth))
 
     def truth(self) -> Ranking:

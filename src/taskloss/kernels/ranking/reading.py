@@ -48,7 +48,7 @@ def read_lists(
     Returns:
         The samples as two lists; for each of the P positives the negatives scored above it, and those scored at or above it,
         int64 ``(P,)``; the positives and the negatives of each ranking, int64 ``(R,)``; the positives, at least 1, as float64
-        ``(R,)``; which rankings lack one of the two, bool ``(R,)``; whether all the scores that count are finite.
+        ``(R,)``; which rankings have both, bool ``(R,)``; whether all the scores that count are finite.
     """
     packed = scores.dtype == np.float32 and len(scores) < 2**31
     keys, positive_start, negative_start, *counts = _prepare(scores, labels, owner, rankings, packed)
@@ -75,12 +75,12 @@ def _prepare(scores, labels, owner, rankings, packed):
             negatives[r] += labels[i] == NEGATIVE
             finite &= np.isfinite(scores[i])
     positive_start, negative_start = np.zeros(rankings + 1, np.int64), np.zeros(rankings + 1, np.int64)
-    relevant, one_class = np.empty(rankings), np.empty(rankings, np.bool_)
+    relevant, two_classes = np.empty(rankings), np.empty(rankings, np.bool_)
     for r in range(rankings):
         positive_start[r + 1] = positive_start[r] + positives[r]
         negative_start[r + 1] = negative_start[r] + negatives[r]
         relevant[r] = max(positives[r], 1)
-        one_class[r] = positives[r] == 0 or negatives[r] == 0
+        two_classes[r] = positives[r] > 0 and negatives[r] > 0
     keys = np.empty(positive_start[-1] + negative_start[-1] if packed else 0, np.uint64)
     if packed:
         # Adding zero turns -0.0 into 0.0: the two are one score, so they must be one key.
@@ -91,7 +91,16 @@ def _prepare(scores, labels, owner, rankings, packed):
                 key = np.uint64(_reversed_bits(bits[i])) << np.uint64(32)
                 keys[kept] = key | (np.uint64(labels[i]) << np.uint64(31)) | np.uint64(i)
                 kept += 1
-    return keys, positive_start, negative_start, positives, negatives, relevant, one_class, finite
+    return keys, positive_start, negative_start, positives, negatives, relevant, two_classes, finite
+
+
+@kernel
+def pair_worths(factor, positives, negatives):
+    """Return ``factor * positives * negatives`` of each ranking, float64 ``(R,)``."""
+    worths = np.empty(len(positives))
+    for r in range(len(positives)):
+        worths[r] = factor * positives[r] * negatives[r]
+    return worths
 
 
 @inlined_kernel
