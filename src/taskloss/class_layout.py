@@ -21,7 +21,7 @@ import numpy as np
 from taskloss import _checks, _output_checks
 from taskloss.kernels.choices import IGNORED
 from taskloss.kernels.class_reading import read_class_indices
-from taskloss.kernels.items import unit_weights
+from taskloss.kernels.items import filled
 
 
 def class_values_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class ClassBatch(NamedTuple):
     def weights(self, weight: np.ndarray | None) -> np.ndarray:
         """Return the weight of each sample in a mean or sum, flat float64."""
         if weight is None:
-            return unit_weights(self.target.size)
+            return filled(self.target.size, 1.0)
         _output_checks.check_sample_weight(weight, self.values_shape, self.classes)
         return weight.reshape(-1).astype(np.float64)
 

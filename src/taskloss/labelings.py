@@ -39,6 +39,8 @@ class Labelings(NamedTuple):
 
     samples: Samples
     tallies: Tallies
+    nonempty: np.ndarray
+    """Labelings with samples that are not ignored, bool ``(R,)``."""
 
     @property
     def sizes(self) -> np.ndarray:
@@ -98,10 +100,10 @@ def read_labelings(
     else:
         labels, kept = binary_labels(target, ignore_index)
     samples = Samples(scores.ravel(), labels.ravel(), layout.run_owner)
-    tallies, finite = count_samples(samples, layout.rankings)
+    tallies, nonempty, finite = count_samples(samples, layout.rankings)
     if not finite:
         _checks.check_finite(scores, kept)
-    return layout, Labelings(samples, Tallies(*tallies))
+    return layout, Labelings(samples, Tallies(*tallies), nonempty)
 
 
 def _labels_of_classes(

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from taskloss import _checks
-from taskloss.kernels.items import unit_weights
+from taskloss.kernels.items import filled
 from taskloss.kernels.ranking.reading import read_labels, read_lists
 from taskloss.kernels.sort import IGNORED, TwoLists
 
@@ -220,6 +220,6 @@ def _relevant_counts(layout: Layout, positives: np.ndarray, num_relevant: np.nda
 def ranking_weights(layout: Layout, weight: np.ndarray | None) -> np.ndarray:
     """Return the weight of each item in a mean or sum, float64 ``(R,)``."""
     if weight is None:
-        return unit_weights(layout.rankings)
+        return filled(layout.rankings, 1.0)
     _checks.check_weight(weight, layout.values_shape, layout.shape, layout.samples)
     return weight.reshape(-1).astype(np.float64)

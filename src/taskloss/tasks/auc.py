@@ -23,19 +23,18 @@ class _BandTask(RankingTask):
     def band(self, rankings: Rankings) -> tuple[np.ndarray, np.ndarray]:
         """Return ``low`` and ``high`` as numbers of negatives, each ``(R,)``."""
 
-    def _scale(self, rankings: Rankings) -> np.ndarray:
-        low, high = self.band(rankings)
-        return 1.0 / (rankings.relevant * (high - low))
-
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return of_rankings.band_auc(rankings, *self.band(rankings))
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
-        return self._scale(rankings) * majorant.band_sum(rankings.lists, counts, counts, *self.band(rankings))
+        low, high = self.band(rankings)
+        scale = 1.0 / (rankings.relevant * (high - low))
+        return scale * majorant.band_sum(rankings.lists, counts, counts, low, high)
 
     def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         low, high = self.band(rankings)
-        return majorant.augment_band(rankings.lists, low, high, worth * self._scale(rankings))
+        scale = 1.0 / (rankings.relevant * (high - low))
+        return majorant.augment_band(rankings.lists, low, high, worth * scale)
 
 
 @register("roc_auc", label="ROC AUC")

@@ -19,9 +19,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.labeling import confusion, flips
+from taskloss.kernels.items import filled
+from taskloss.kernels.labeling import flips
 from taskloss.kernels.labeling import samples as passes
-from taskloss.kernels.labeling.reading import costs_of_flips
+from taskloss.kernels.labeling.reading import confusion_losses, costs_of_flips
 from taskloss.kernels.labeling.samples import Thresholds
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
 from taskloss.layout import Layout, ranking_weights
@@ -98,13 +99,12 @@ class ConfusionTask(LabelingTask):
     def loss_of_counts(
         self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
     ) -> np.ndarray:
-        given = (true_positives, false_positives, positives, negatives)
-        values = confusion.metric_values(self.metric, *given, self.beta2, float(self.zero_division))
-        return self.loss_scale * (1.0 - values)
+        counts = (true_positives, false_positives, positives, negatives)
+        return confusion_losses(self.metric, self.loss_scale, *counts, self.beta2, float(self.zero_division))
 
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
         samples, tallies = labelings.samples, labelings.tallies
-        worth = np.full(len(tallies.positives), weight * self.loss_scale)
+        worth = filled(len(tallies.positives), weight * self.loss_scale)
         costs = costs_of_flips(self.metric, worth, samples, tallies, weights, self.beta2)
         thresholds, answer = flips.augment_labelings(
             self.metric, worth, *costs, tallies, *weights, self.beta2, float(self.zero_division)
@@ -122,7 +122,7 @@ class LabelingInference(Inference[Labeling]):
 
     def __init__(self, task: LabelingTask, layout: Layout, labelings: Labelings, weights: np.ndarray) -> None:
         self.values_shape = layout.values_shape
-        self.defined = labelings.sizes > 0
+        self.defined = labelings.nonempty
         self.weights = weights
         self._task = task
         self._layout = layout

@@ -1,6 +1,6 @@
-"""Reading labelings, and the costs of flips for one update: several passes over the samples in one call each.
+"""The steps of a labeling loss, each in one call: counting the samples, the losses of counts, the costs of flips.
 
-The passes themselves are in :mod:`taskloss.kernels.labeling.samples`.
+The passes over the samples are in :mod:`taskloss.kernels.labeling.samples`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import kernel
+from taskloss.kernels.labeling.confusion import metric_value
 from taskloss.kernels.labeling.flips import cost_limits
 from taskloss.kernels.labeling.samples import Costs, Samples, Tallies, collect_costs, sort_segments, tally
 from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
@@ -18,11 +19,28 @@ _LONG_SEGMENT = 256
 
 @kernel
 def count_samples(samples, labelings):
-    """Return the rows of :class:`Tallies`, int64 ``(6, R)``, and whether all the scores that are not ignored are finite."""
+    """Count the samples of R labelings.
+
+    Returns:
+        The rows of :class:`Tallies`, int64 ``(6, R)``; which labelings have samples that are not ignored, bool ``(R,)``; whether
+        all the scores that are not ignored are finite.
+    """
     finite = True
     for i in range(len(samples.scores)):
         finite &= np.isfinite(samples.scores[i]) | (samples.labels[i] == IGNORED)
-    return tally(samples, labelings), finite
+    counts = tally(samples, labelings)
+    return counts, counts[0] + counts[1] > 0, finite
+
+
+@kernel
+def confusion_losses(metric, scale, true_positives, false_positives, positives, negatives, beta2, zero_division):
+    """Return ``scale * (1 - metric)`` for confusion counts, four arrays ``(R,)``, integers or floats."""
+    losses = np.empty(len(true_positives))
+    for r in range(len(losses)):
+        a, b = np.float64(true_positives[r]), np.float64(false_positives[r])
+        value = metric_value(metric, a, b, np.float64(positives[r]), np.float64(negatives[r]), beta2, zero_division)
+        losses[r] = scale * (1.0 - value)
+    return losses
 
 
 def costs_of_flips(
