@@ -14,82 +14,32 @@ from types import ModuleType
 
 from taskloss import functional, metrics, retrieval, solvers, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
-from taskloss.tasks import (
-    MCC,
-    NDCG,
-    ROCAUC,
-    AveragePrecision,
-    BalancedError,
-    ConfusionMetric,
-    Dice,
-    FScore,
-    GMean,
-    GradedNDCG,
-    Jaccard,
-    MultiClass,
-    PartialAUC,
-    PrecisionAtK,
-    PrecisionAtRecall,
-    RecallAtFPR,
-    RecallAtK,
-    RecallAtPrecision,
-    ReciprocalRank,
-    SeparableMetric,
-    Structured,
-    Task,
-    TopKError,
-    ZeroOne,
-    register,
-)
+from taskloss.tasks import Task, register
+from taskloss.tasks.catalog import *  # noqa: F403  # The names of the tasks are listed there, once.
 
 __version__ = "0.1.0"
 
 _LAZY = ("boosting", "estimators", "lp", "thresholds")
 
 __all__ = [
-    "MCC",
-    "NDCG",
-    "ROCAUC",
-    "AveragePrecision",
-    "BalancedError",
-    "ConfusionMetric",
-    "Dice",
     "DirectLoss",
-    "FScore",
-    "GMean",
-    "GradedNDCG",
-    "Jaccard",
-    "MultiClass",
-    "PartialAUC",
     "PerceptronLoss",
-    "PrecisionAtK",
-    "PrecisionAtRecall",
-    "RecallAtFPR",
-    "RecallAtK",
-    "RecallAtPrecision",
-    "ReciprocalRank",
-    "SeparableMetric",
-    "Structured",
     "StructuredHingeLoss",
     "Task",
-    "TopKError",
-    "ZeroOne",
     "__version__",
-    "boosting",
-    "estimators",
     "functional",
-    "lp",
     "metrics",
     "register",
     "retrieval",
     "solvers",
     "tasks",
-    "thresholds",
 ]
+__all__ += tasks.catalog.__all__
+__all__ += _LAZY
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Parts that cost time to import are loaded when they are first used."""
+    """Load the parts that cost time to import when they are first used."""
     if name in _LAZY:
         return importlib.import_module(f"taskloss.{name}")
     raise AttributeError(f"module 'taskloss' has no attribute {name!r}")

@@ -1,7 +1,7 @@
 r"""The losses: direct loss minimization, structured hinge, perceptron.
 
-All of them are differences of two answers of the task (Song et al. 2016, theorem 1). With ``psi`` the feature of an answer and
-``y_w`` the prediction:
+The gradient of each is a difference of the features of two answers of the task (Song et al. 2016, theorem 1). With ``psi`` the
+feature of an answer and ``y_w`` the prediction:
 
 ==================  ==============================  ==============================================
 loss                value                           gradient with respect to the scores
@@ -12,16 +12,15 @@ structured hinge    ``F(aug) + L(aug) - F(truth)``  ``psi(augment(+1)) - psi(tru
 perceptron          ``F(y_w) - F(truth)``           ``psi(y_w) - psi(truth)``
 ==================  ==============================  ==============================================
 
-The gradient is made together with the value; the backward pass is one multiplication. The value of the direct loss is the task
-loss itself, whose true derivative is zero almost everywhere: value and gradient belong to different functions. So ``gradcheck``
-and optimizers with a line search (L-BFGS with ``strong_wolfe``) do not apply; every other optimizer does.
+The forward pass computes the gradient together with the value; the backward pass is one multiplication. The value of the direct
+loss is the task loss itself, whose true derivative is zero almost everywhere: value and gradient belong to different functions.
+So ``gradcheck`` and optimizers with a line search (L-BFGS with ``strong_wolfe``) do not apply; every other optimizer does.
 
 This file names no task and parses no shapes: a task turns scores and target into an :class:`~taskloss.tasks.task.Inference`.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -30,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks
-from taskloss.kernels.sums import order_free_sum
+from taskloss.kernels.items import weigh_items
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import as_task, handle_of, task_of
 from taskloss.tasks.task import Call, Inference, Objective, Task
@@ -40,27 +39,27 @@ UPDATES = ("positive", "negative")
 
 
 class LossOptions(TypedDict, total=False):
-    """What every loss takes, in its constructor (settings) or in the call (settings and data)."""
+    """Settings of every loss, given to its constructor or in a call."""
 
     dim: int | tuple[int, ...] | None
     """The axis of the samples of one ranking or labeling, or several axes. The task's default when left out: 0 for rankings, so
-    that ``(n, C)`` is multi-label, one ranking a column; for labelings also the pixels of an image."""
+    that ``(n, C)`` is multi-label, one ranking per column; for labelings also the pixels of an image."""
     ignore_index: int | None
-    """Samples whose target has this value take no part and get a zero gradient; also for padding (default None)."""
+    """Samples with this target are left out and get a zero gradient; also for padding (default None)."""
     reduction: str
     """``"mean"`` over the rankings or labelings that are defined (default), ``"sum"``, or ``"none"``: one value each."""
 
 
 class CallOptions(LossOptions, total=False):
-    """The options of one call."""
+    """Settings and data of one call."""
 
     groups: Any
-    """Query id of each sample along ``dim`` (the first of several axes), integers in any order; one ranking or labeling a
+    """Query id of each sample along ``dim`` (the first of several axes), integers in any order: one ranking or labeling per
     query, in sorted order of the ids."""
     weight: Any
-    """One weight a ranking or labeling: the mean becomes a weighted mean."""
+    """One weight per ranking or labeling: the mean becomes a weighted mean."""
     num_relevant: Any
-    """How many relevant items each ranking has, those missing from the list included (a number or one a ranking)."""
+    """How many relevant items each ranking has, those missing from the list included (a number or one per ranking)."""
 
 
 # --- the rules ---------------------------------------------------------------------------------------------------
@@ -75,7 +74,7 @@ class Step(NamedTuple):
     factor: float
 
     def gradient(self, share: np.ndarray) -> np.ndarray:
-        """Times the share of each item."""
+        """Return the gradient, with the share of each item in the result."""
         return self.inference.feature_difference(self.answer, self.reference, self.factor * share)
 
 
@@ -112,7 +111,7 @@ RULES: dict[str, Rule] = {
     "negative": _direct(-1),
     "hinge": _hinge,
     "perceptron": _perceptron,
-    "own": _own,  # of losses whose gradient is that of their value, which other modules build on this one
+    "own": _own,  # Losses with a gradient of their own, which other modules define.
 }
 
 
@@ -123,39 +122,40 @@ def _evaluate_now(
     scores: Tensor,
     target: Tensor,
     groups: Tensor | None,
-    weight: Tensor | None,
-    num_relevant: Tensor | None,
     task: int,
-    rule: str,
-    epsilon: float,
     dims: Sequence[int] | None,
-    ignore_index: int | None,
     reduction: str,
     with_gradient: bool,
+    weight: Tensor | None,
+    num_relevant: Tensor | None,
+    ignore_index: int | None,
+    rule: str,
+    epsilon: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Values, their gradient in the scores, and (for ``reduction="none"``) the item that each score belongs to."""
+    """Compute the value and its gradient in the scores.
+
+    Returns:
+        The value: a scalar, or with ``reduction="none"`` one value per item. The gradient, of the shape of the scores, empty if
+        it is not wanted. The item of each score, empty without a gradient or with one value.
+    """
     array = to_numpy(scores)
     call = Call(
-        dims=None if dims is None else tuple(dims),
-        groups=None if groups is None else to_numpy(groups),
-        ignore_index=ignore_index,
-        num_relevant=None if num_relevant is None else to_numpy(num_relevant),
-        weight=None if weight is None else to_numpy(weight),
+        None if dims is None else tuple(dims),
+        None if groups is None else to_numpy(groups),
+        ignore_index,
+        None if num_relevant is None else to_numpy(num_relevant),
+        None if weight is None else to_numpy(weight),
     )
     inference = task_of(task).read(array, to_numpy(target), call)
     values, step = RULES[rule](inference, epsilon, with_gradient)
-    share = np.where(inference.defined, inference.weights, 0.0)
-    if reduction == "mean" and share.any():
-        share = share / order_free_sum(share)
-    values = np.where(inference.defined, values, 0.0) * share
-    result = values.reshape(inference.values_shape) if reduction == "none" else np.float64(order_free_sum(values))
-    gradient, owner = np.empty(0, array.dtype), np.empty(0, np.int64)
-    if with_gradient and step is not None:
-        gradient = step.gradient(share)
-        owner = inference.owner() if reduction == "none" else owner
-    tensors = (torch.from_numpy(np.asarray(part)) for part in (result.astype(array.dtype), gradient, owner))
-    value, gradient_tensor, owner_tensor = (tensor.to(scores.device) for tensor in tensors)
-    return value, gradient_tensor, owner_tensor
+    values, share, total = weigh_items(values, inference.defined, inference.weights, reduction == "mean")
+    result = values.astype(array.dtype).reshape(inference.values_shape) if reduction == "none" else np.array(total, array.dtype)
+    value = torch.from_numpy(result)
+    gradient = torch.from_numpy(step.gradient(share) if with_gradient and step is not None else np.empty(0, array.dtype))
+    owner = torch.from_numpy(inference.owner() if with_gradient and value.ndim else np.empty(0, np.int64))
+    if scores.is_cpu:
+        return value, gradient, owner
+    return value.to(scores.device), gradient.to(scores.device), owner.to(scores.device)
 
 
 _evaluate = torch.library.custom_op("taskloss::evaluate", _evaluate_now, mutates_args=())
@@ -166,16 +166,13 @@ def _(
     scores: Tensor,
     target: Tensor,
     groups: Tensor | None,
-    weight: Tensor | None,
-    num_relevant: Tensor | None,
     task: int,
-    rule: str,
-    epsilon: float,
     dims: Sequence[int] | None,
-    ignore_index: int | None,
     reduction: str,
     with_gradient: bool,
+    *_: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tensors of the shapes of :func:`_evaluate_now`, by the arguments that decide them."""
     dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
     shape: tuple[int, ...] = ()
     if reduction == "none":
@@ -184,31 +181,45 @@ def _(
     return (
         scores.new_empty(shape, dtype=dtype),
         scores.new_empty(scores.shape if with_gradient else (0,), dtype=dtype),
-        scores.new_empty((scores.numel() if reduction == "none" and with_gradient else 0,), dtype=torch.int64),
+        scores.new_empty((scores.numel() if shape and with_gradient else 0,), dtype=torch.int64),
     )
 
 
 class _TaskLoss(torch.autograd.Function):
-    """Forward makes the gradient; backward scales it."""
+    """The value of a loss; the forward pass computes the gradient, the backward pass multiplies it."""
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> tuple[Tensor, ...]:
+        """Call the C function below ``Function.apply`` unless a transform of torch.func is active.
+
+        ``Function.apply`` binds the signature of ``forward`` in every call, which takes a tenth of the time of a small batch.
+        """
+        # torch has no types for either of them.
+        if torch._C._are_functorch_transforms_active():
+            return super().apply(*inputs)  # type: ignore[no-untyped-call]
+        return super(torch.autograd.Function, cls).apply(*inputs)  # type: ignore[misc]
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
         eager = not torch.compiler.is_compiling() and type(inputs[0]) is Tensor and not inputs[0].is_meta
-        # Only a tracer needs the operator; the plain function spares a small batch a quarter of its time.
-        return _evaluate_now(*inputs) if eager else _evaluate(*inputs)
+        # Only a tracer needs the operator. The plain function takes a quarter less time for a small batch.
+        value, gradient, owner = _evaluate_now(*inputs) if eager else _evaluate(*inputs)
+        # Every output costs time in the backward pass, and only a loss of several values needs the owners.
+        return (value, gradient, owner) if value.ndim else (value, gradient)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        _, gradient, owner = output
-        ctx.mark_non_differentiable(gradient, owner)
-        ctx.save_for_backward(inputs[0], gradient, owner)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        # Otherwise torch fills tensors of zeros for the outputs that have no gradient.
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(inputs[0], *output[1:])
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        scores, gradient, owner = ctx.saved_tensors
         # Gradients are enabled here only when the caller wants to differentiate the result again.
         scale = ScaledGradient.apply if torch.is_grad_enabled() else ScaledGradient.forward
-        return (scale(scores, grad_outputs[0], gradient, owner), *(None,) * 11)
+        scores, *gradient_and_owner = ctx.saved_tensors
+        return (scale(scores, grad_outputs[0], *gradient_and_owner), *_NO_GRADIENTS)
 
     @staticmethod
     def vmap(*arguments: Any) -> Any:
@@ -217,16 +228,18 @@ class _TaskLoss(torch.autograd.Function):
         )
 
 
-# Function.apply looks the signature up in each call; kept here, a small batch saves a tenth of its time.
-_TaskLoss.forward.__signature__ = inspect.signature(_TaskLoss.forward)  # type: ignore[attr-defined]  # Unknown to mypy.
+_NO_GRADIENTS = (None,) * 11
+"""Gradients of all the inputs but the scores."""
 
 
 class ScaledGradient(torch.autograd.Function):
-    """The backward pass as a function of the scores too, so that a second derivative meets an error instead of a silent zero."""
+    """The backward pass, as a function of the scores too: a second derivative then raises instead of being zero silently."""
 
     @staticmethod
-    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
-        factor = grad_values.reshape(-1)[owner].reshape(gradient.shape) if owner.numel() else grad_values
+    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor | None = None) -> Tensor:
+        factor = grad_values
+        if owner is not None and owner.numel():
+            factor = grad_values.reshape(-1)[owner].reshape(gradient.shape)
         # Multiply first, cast last: a float16 gradient of a large batch would flush to zero before a GradScaler could lift it.
         return (gradient * factor).to(scores.dtype)
 
@@ -237,7 +250,7 @@ class ScaledGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         raise RuntimeError(
-            "this loss gives no second derivative: its gradient is made by the forward pass. Leave out create_graph=True, "
+            "this loss gives no second derivative: the forward pass computes its gradient. Leave out create_graph=True, "
             "or keep gradient penalties and Hessian-vector products away from this loss term"
         )
 
@@ -256,27 +269,38 @@ def task_loss(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The one entrance of all the losses; ``task`` is the handle of a task, ``rule`` a key of ``RULES``."""
+    """Check the arguments of a call and compute the loss; all losses come through here.
+
+    ``task`` is the handle of a task, ``rule`` a key of ``RULES``.
+    """
     _checks.check_tensors(scores, target)
     _checks.check_reduction(reduction)
     _checks.check_ignore_index(ignore_index)
-    data = [
-        _checks.as_optional_tensor(name, value)
-        for name, value in (("groups", groups), ("weight", weight), ("num_relevant", num_relevant))
-    ]
-    dims = _checks.as_dims(dim)
     with_gradient = scores.requires_grad and torch.is_grad_enabled()
+    inputs = (
+        scores,
+        target,
+        _checks.as_optional_tensor("groups", groups),
+        task,
+        _checks.as_dims(dim),
+        reduction,
+        with_gradient,
+        _checks.as_optional_tensor("weight", weight),
+        _checks.as_optional_tensor("num_relevant", num_relevant),
+        ignore_index,
+        rule,
+        epsilon,
+    )
     # The compiler cannot trace a Function with a context when nothing needs a gradient.
-    evaluate = _TaskLoss.forward if torch.compiler.is_compiling() and not with_gradient else _TaskLoss.apply
-    value, _, _ = evaluate(scores, target, *data, task, rule, epsilon, dims, ignore_index, reduction, with_gradient)
-    return value
+    evaluate = _TaskLoss.forward if not with_gradient and torch.compiler.is_compiling() else _TaskLoss.apply
+    return evaluate(*inputs)[0]
 
 
 # --- the modules ------------------------------------------------------------------------------------------------------
 
 
 class _TaskLossModule(nn.Module):
-    """Holds a task and settings; no parameters, no state."""
+    """Base of the losses: a task and settings, without parameters or state."""
 
     def __init__(self, task: Task | str, **settings: Unpack[LossOptions]) -> None:
         super().__init__()
@@ -288,8 +312,8 @@ class _TaskLossModule(nn.Module):
         self.settings: dict[str, Any] = dict(settings)
 
     def _rule(self) -> tuple[str, float]:
-        """The update and its epsilon: of each loss its own."""
-        raise NotImplementedError  # This class is only what the losses share; each of them says it.
+        """Return the update and its epsilon."""
+        raise NotImplementedError  # Every loss defines it.
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
         rule, epsilon = self._rule()
@@ -300,7 +324,7 @@ class _TaskLossModule(nn.Module):
 
 
 class DirectLoss(_TaskLossModule):
-    """Direct loss minimization: the value is the task loss itself, the gradient that of its expectation.
+    """Direct loss minimization: the value is the task loss itself, the gradient estimates that of its expectation.
 
     As epsilon goes to zero, the expected gradient is the gradient of the expected task loss (Song et al. 2016, theorem 1;
     McAllester et al. 2010 for linear models). A larger epsilon smooths: samples further from the decision take part.
@@ -329,7 +353,7 @@ class DirectLoss(_TaskLossModule):
         self.update = _checks.check_choice("update", update, UPDATES)
 
     def _rule(self) -> tuple[str, float]:
-        # Checked again: both may be changed between steps.
+        # Both may have been changed since the constructor checked them.
         return _checks.check_choice("update", self.update, UPDATES), _checks.check_positive("epsilon", self.epsilon)
 
     def extra_repr(self) -> str:
@@ -352,7 +376,7 @@ class StructuredHingeLoss(_TaskLossModule):
 
 
 class PerceptronLoss(_TaskLossModule):
-    """Structured perceptron: how much higher the prediction scores than the truth. It does not see the task loss.
+    """Structured perceptron: the joint score of the prediction minus that of the truth. It ignores the task loss.
 
     Arguments as for :class:`DirectLoss`, without epsilon and update.
 

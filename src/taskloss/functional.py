@@ -21,7 +21,7 @@ def direct_loss(
     update: str = UPDATES[0],
     **options: Unpack[CallOptions],
 ) -> Tensor:
-    """Functional form of :class:`taskloss.DirectLoss`.
+    """Compute the direct loss; the functional form of :class:`taskloss.DirectLoss`.
 
     >>> import torch
     >>> direct_loss(torch.tensor([0.2, 0.1]), torch.tensor([1, 0]), "average_precision").item()
@@ -32,10 +32,10 @@ def direct_loss(
 
 
 def structured_hinge_loss(scores: Tensor, target: Tensor, task: Task | str, **options: Unpack[CallOptions]) -> Tensor:
-    """Functional form of :class:`taskloss.StructuredHingeLoss`."""
+    """Compute the structured hinge; the functional form of :class:`taskloss.StructuredHingeLoss`."""
     return task_loss(scores, target, handle_of(task), "hinge", 1.0, **options)
 
 
 def perceptron_loss(scores: Tensor, target: Tensor, task: Task | str, **options: Unpack[CallOptions]) -> Tensor:
-    """Functional form of :class:`taskloss.PerceptronLoss`."""
+    """Compute the perceptron loss; the functional form of :class:`taskloss.PerceptronLoss`."""
     return task_loss(scores, target, handle_of(task), "perceptron", 1.0, **options)

@@ -1,7 +1,8 @@
-"""Reading labelings: which samples form one labeling, and what the target says of them.
+"""Reading labelings: from scores and labels in any calling form to samples and their confusion counts.
 
-Without ``dim=`` the shape decides. The target has the shape of the scores and holds 0 and 1, or it is a mask of class indices:
-the shape of the scores without axis 1, the classes. Then each class is a labeling of its own, one against the rest.
+A labeling gives every sample the label 0 or 1. The target has the shape of the scores and holds 0 and 1, or it is a mask of
+class indices: it has the shape of the scores without axis 1, the classes, and each class against the rest is one labeling.
+Without ``dim=`` the shapes decide which axes form one labeling:
 
 ============================  ==============================  =============================  ============
 scores                        target                          one labeling                   values
@@ -15,38 +16,40 @@ scores                        target                          one labeling      
 ``(B, C, D, H, W)``           the same                        a volume and class             ``(B, C)``
 ============================  ==============================  =============================  ============
 
-Four axes on both sides may be images with classes or volumes without: ``dim=`` must tell, ``(2, 3)`` or ``(1, 2, 3)``. Pooling
-over the batch is ``dim=`` too: ``(0, 1, 2)`` for images, ``(0, 2, 3)`` for images with classes.
+Four axes in both may be images with classes, ``dim=(2, 3)``, or volumes without, ``dim=(1, 2, 3)``: here ``dim=`` must be
+given. It also pools over the batch: ``(0, 1, 2)`` for images, ``(0, 2, 3)`` for images with classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from taskloss import _checks, _output_checks
 from taskloss.class_layout import class_values_shape
-from taskloss.kernels.labeling.samples import Samples, Tallies, one_vs_rest, tally
+from taskloss.kernels.labeling.reading import count_samples
+from taskloss.kernels.labeling.samples import Samples, Tallies, one_vs_rest
 from taskloss.layout import Layout, binary_labels, lay_out, values_shape
 
 
-@dataclass(frozen=True)
-class Labelings:
-    """The labelings of one batch, R of them."""
+class Labelings(NamedTuple):
+    """The labelings of one batch: R of them."""
 
     samples: Samples
     tallies: Tallies
+    nonempty: np.ndarray
+    """Labelings with samples that are not ignored, bool ``(R,)``."""
 
     @property
     def sizes(self) -> np.ndarray:
-        """Samples of each labeling that are not ignored, shape ``(R,)``."""
+        """Samples of each labeling that are not ignored, int64 ``(R,)``."""
         return self.tallies.positives + self.tallies.negatives
 
 
 def holds_classes(scores: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether a target of this shape is a mask of class indices for scores of this shape.
+    """Return whether a target of this shape is a mask of class indices for scores of this shape.
 
     >>> holds_classes((16, 21, 64, 64), (16, 64, 64)), holds_classes((30, 1), (30,))
     (True, False)
@@ -55,7 +58,7 @@ def holds_classes(scores: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def labeled_dims(scores: tuple[int, ...], target: tuple[int, ...], dims: Sequence[int] | None) -> Sequence[int]:
-    """The axes of one labeling: ``dims``, or what the shapes say.
+    """Return the axes of one labeling: ``dims``, or those that the shapes imply.
 
     >>> labeled_dims((16, 64, 64), (16, 64, 64), None), labeled_dims((16, 21, 64, 64), (16, 64, 64), None)
     ((1, 2), (2, 3))
@@ -74,7 +77,7 @@ def labeled_dims(scores: tuple[int, ...], target: tuple[int, ...], dims: Sequenc
 def labeling_values_shape(
     scores: tuple[int, ...], target: tuple[int, ...], dims: Sequence[int] | None, groups: int | None
 ) -> tuple[int, ...]:
-    """Shape of one value a labeling."""
+    """Return the shape of the values, one per labeling."""
     return values_shape(scores, labeled_dims(scores, target, dims), groups)
 
 
@@ -86,7 +89,7 @@ def read_labelings(
     groups: np.ndarray | None = None,
     ignore_index: int | None = None,
 ) -> tuple[Layout, Labelings]:
-    """Check labels in any calling form and count them."""
+    """Check scores and labels in any calling form and count the samples by label and by the sign of their score."""
     classes = holds_classes(scores.shape, target.shape)
     if not classes:
         _checks.check_shapes(scores, target)
@@ -96,15 +99,17 @@ def read_labelings(
         kept = None if ignored is None else np.broadcast_to(~np.expand_dims(ignored, 1), scores.shape)
     else:
         labels, kept = binary_labels(target, ignore_index)
-    _checks.check_finite(scores, kept)
-    samples = Samples(np.ascontiguousarray(scores).reshape(-1), labels.reshape(-1), layout.run_owner)
-    return layout, Labelings(samples, Tallies(*tally(samples, layout.rankings)))
+    samples = Samples(scores.ravel(), labels.ravel(), layout.run_owner)
+    tallies, nonempty, finite = count_samples(samples, layout.rankings)
+    if not finite:
+        _checks.check_finite(scores, kept)
+    return layout, Labelings(samples, Tallies(*tallies), nonempty)
 
 
 def _labels_of_classes(
     shape: tuple[int, ...], target: np.ndarray, ignore_index: int | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """One label a score, flat, and which places of the mask are ignored (None when none can be)."""
+    """Return one label per score, flat, and which elements of the mask are ignored (None without ``ignore_index``)."""
     _output_checks.check_class_dtype(target, shape[1])
     mask = np.ascontiguousarray(target).reshape(shape[0], -1)
     labels, good = one_vs_rest(mask, shape[1], ignore_index is not None, ignore_index or 0)

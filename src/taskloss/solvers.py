@@ -19,9 +19,9 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class GridShortestPath:
-    """The cheapest path through a grid of vertex costs, ``scores = -costs``; psi marks the vertices on the path.
+    """The cheapest path through a grid of vertex costs, ``scores = -costs``; psi is 1 on the vertices of the path.
 
-    Dijkstra's algorithm, O(HW log HW) a grid. It needs costs of at least zero, and the augmented inference of
+    Dijkstra's algorithm, O(HW log HW) per grid. It needs costs of at least zero, and the augmented inference of
     :class:`~taskloss.Structured` shifts them by up to epsilon (Hamming loss). So let the network's costs be at least epsilon,
     as in ``scores = -(epsilon + softplus(output))``, and the inference stays exact; with ``loss="regret"`` and
     ``update="negative"`` any costs of at least zero will do.
@@ -49,7 +49,7 @@ class GridShortestPath:
         _checks.check_choice("negative_costs", self.negative_costs, ("raise", "clip"))
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
-        """``psi`` of the shape of ``scores``, ``(..., H, W)``."""
+        """Return ``psi`` of the shape of ``scores``, ``(..., H, W)``."""
         costs = _as_grids(-np.asarray(scores, np.float64))
         # Costs that should be epsilon, less epsilon: in float32 they may end a little below zero.
         slack = np.inf if self.negative_costs == "clip" else _ROUNDING * np.abs(costs).max(initial=0.0)
@@ -64,7 +64,7 @@ class GridShortestPath:
 class MonotoneGridPath:
     """The best path from the first vertex to the last that only moves down, right, or down and right.
 
-    Dynamic programming, O(HW) a grid, exact for scores of any sign. It is also the alignment of two sequences (dynamic time
+    Dynamic programming, O(HW) per grid, exact for scores of any sign. It is also the alignment of two sequences (dynamic time
     warping): ``scores[i, j]`` says how well element i of the one fits element j of the other.
 
     Args:
@@ -78,7 +78,7 @@ class MonotoneGridPath:
     diagonal: bool = True
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
-        """``psi`` of the shape of ``scores``, ``(..., H, W)``."""
+        """Return ``psi`` of the shape of ``scores``, ``(..., H, W)``."""
         return grid_paths.monotone_paths(_as_grids(np.asarray(scores, np.float64)), self.diagonal).reshape(np.shape(scores))
 
 
@@ -86,7 +86,7 @@ class MonotoneGridPath:
 class Assignment:
     """The best one-to-one matching of rows and columns; psi is the (partial) permutation matrix.
 
-    ``scipy.optimize.linear_sum_assignment``, O(m^3) a matrix, scores of any sign. In a rectangular matrix every element of the
+    ``scipy.optimize.linear_sum_assignment``, O(m^3) per matrix, scores of any sign. In a rectangular matrix every element of the
     shorter side is matched.
 
     >>> Assignment()(np.array([[1.0, 2.0], [0.0, 4.0]]))
@@ -95,7 +95,7 @@ class Assignment:
     """
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
-        """``psi`` of the shape of ``scores``, ``(..., m, n)``."""
+        """Return ``psi`` of the shape of ``scores``, ``(..., m, n)``."""
         # Loaded here: scipy.optimize would add to the time of every ``import taskloss``.
         from scipy.optimize import linear_sum_assignment
 
@@ -107,6 +107,6 @@ class Assignment:
 
 
 def _as_grids(scores: np.ndarray) -> np.ndarray:
-    """Leading axes merged into one."""
+    """Merge the leading axes into one."""
     _output_checks.check_grid_shape(scores.shape)
     return np.ascontiguousarray(scores).reshape(-1, *scores.shape[-2:])

@@ -41,7 +41,7 @@ def test_weights_make_a_weighted_mean(task, make_loss):
     assert nothing == 0
     assert (no_gradient == 0).all()
     for wrong in (torch.ones(3), torch.tensor(1.0)):
-        with pytest.raises(ValueError, match=r"weight has shape .*; expected one weight an? \w+, shape \(4,\)"):
+        with pytest.raises(ValueError, match=r"weight has shape .*; expected one weight per \w+, shape \(4,\)"):
             make_loss(task)(scores, target, weight=wrong)
     with pytest.raises(ValueError, match="not negative"):
         make_loss(task)(scores, target, weight=-weight)

@@ -103,6 +103,7 @@ def test_metrics_equal_one_minus_the_loss_of_their_task():
     for task, value in pairs:
         loss = tl.DirectLoss(task)(torch.tensor(scores), torch.tensor(target))
         assert loss.item() == pytest.approx(1 - value, abs=1e-12), task
+        assert task.score(scores, target) == pytest.approx(value, abs=1e-12), task
 
 
 @pytest.mark.parametrize("max_fpr", [0.05, 0.37, 1.0])

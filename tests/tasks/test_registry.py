@@ -27,6 +27,28 @@ def test_names():
         tl.register("average_precision")(tl.AveragePrecision)
 
 
+def test_labels_for_readers():
+    labels = {name: cls.label for name, cls in tl.tasks.registered().items()}
+    assert labels["average_precision"] == "average precision"
+    assert labels["dice"] == "Dice"
+    assert labels["f_score"] == "F-score"
+
+
+def test_every_registered_task_is_public():
+    for cls in tl.tasks.registered().values():
+        assert getattr(tl, cls.__name__) is cls
+        assert cls.__name__ in tl.__all__
+        assert cls.__name__ in tl.tasks.__all__
+
+
+def test_handles_by_identity_follow_the_tasks():
+    task = tl.PrecisionAtK(3)
+    assert handle_of(task) == handle_of(task) == handle_of(tl.PrecisionAtK(3))
+    for k in range(1, 300):
+        # Each of these may get the id of one that is gone.
+        assert task_of(handle_of(tl.RecallAtK(k))) == tl.RecallAtK(k)
+
+
 def test_equal_tasks_share_a_handle():
     @dataclass(frozen=True)
     class Other(tl.AveragePrecision):

@@ -1,4 +1,4 @@
-r"""Rankings of graded relevance: gains, discounts of places, and their normalized sum.
+r"""Rankings of graded relevance: gains, discounts of ranks, and their normalized sum.
 
 .. math:: \mathrm{NDCG} = \frac{1}{Z} \sum_i g_i\, d(\mathrm{rank}_i), \qquad d(r) = \frac{1}{\log_2(1 + r)} \text{ up to the cut}
 
@@ -8,47 +8,44 @@ with gains ``g_i`` and Z the sum of the ideal order. The public score and the ta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.ranking.graded import place_discounts
-from taskloss.kernels.sums import order_free_sums_by_owner
+from taskloss.kernels.ranking.grades import rank_discounts, read_grades, sums_by_ranking
 from taskloss.layout import Layout, lay_out, ranked_dims
 
 GAINS = ("exponential", "linear")
 
 
-@dataclass(frozen=True)
-class GradedRankings:
-    """The rankings of one batch of graded relevance; R of them, n samples in all, flat."""
+class GradedRankings(NamedTuple):
+    """The rankings of one batch of graded relevance: R of them, n samples in all."""
 
     layout: Layout
     scores: np.ndarray
-    """Float64 of shape ``(n,)``; zero where ignored."""
+    """Float64 ``(n,)``; zero where ignored."""
     gains: np.ndarray
-    """Float64 of shape ``(n,)``; zero where ignored."""
+    """Float64 ``(n,)``; zero where ignored."""
     ignored: np.ndarray
-    """Bool of shape ``(n,)``."""
+    """Bool ``(n,)``."""
     owner: np.ndarray
-    """Ranking of each sample, shape ``(n,)``."""
-    at: int | None
-    """The last place that counts; None for all."""
+    """Ranking of each sample, int64 ``(n,)``; empty when there is only one ranking."""
+    cut: int
+    """The last rank that counts."""
     defined: np.ndarray
-    """Rankings with several gains, bool of shape ``(R,)``."""
+    """Rankings with several gains, bool ``(R,)``."""
 
     def discounts_by(self, keys: np.ndarray) -> np.ndarray:
-        """The discount of each sample's place when a ranking is sorted by ``keys``; equal keys share their mean."""
-        cut = len(keys) if self.at is None else self.at
-        return place_discounts(keys, self.ignored, self.layout.owner, self.layout.rankings, cut)
+        """Return the discount of each sample's rank when a ranking is sorted by ``keys``; equal keys share their mean."""
+        return rank_discounts(keys, self.ignored, self.owner, self.layout.rankings, self.cut)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """Sums a ranking, shape ``(R,)``: the order of the samples must not show in the last bit."""
-        return order_free_sums_by_owner(values, self.owner, self.layout.rankings)
+        """Return the sum of the values of each ranking, ``(R,)``."""
+        return sums_by_ranking(values, self.owner, self.layout.rankings)
 
     def ideal(self) -> np.ndarray:
-        """The discounted gain of the ideal order, shape ``(R,)``; 1 where undefined."""
+        """Return the discounted gain of the ideal order, ``(R,)``; 1 where undefined."""
         return np.where(self.defined, self.sums(self.gains * self.discounts_by(self.gains)), 1.0)
 
 
@@ -62,27 +59,21 @@ def read_graded(
     groups: np.ndarray | None = None,
     ignore_index: int | None = None,
 ) -> GradedRankings:
-    """Check graded input in any calling form."""
+    """Check graded input in any calling form and turn grades into gains."""
     _checks.check_shapes(scores, target)
     layout = lay_out(scores.shape, ranked_dims(dims), groups)
-    ignored = np.zeros(target.shape, bool) if ignore_index is None else target == ignore_index
-    _checks.check_finite(scores, ~ignored)
-    _checks.check_relevance(target, ignored, exponential=gain == "exponential")
-    relevance = np.where(ignored, 0, target).astype(np.float64).reshape(-1)
-    gains = np.exp2(relevance) - 1.0 if gain == "exponential" else relevance
-    keys = np.where(ignored, 0, scores).astype(np.float64).reshape(-1)
-    owner = layout.full_owner()
-    defined = _several_gains(gains, ignored.reshape(-1), owner, layout.rankings)
-    return GradedRankings(layout, keys, gains, ignored.reshape(-1), owner, at, defined)
-
-
-def _several_gains(gains: np.ndarray, ignored: np.ndarray, owner: np.ndarray, rankings: int) -> np.ndarray:
-    lowest, highest = np.full(rankings, np.inf), np.full(rankings, -np.inf)
-    np.minimum.at(lowest, owner[~ignored], gains[~ignored])
-    np.maximum.at(highest, owner[~ignored], gains[~ignored])
-    return lowest < highest
+    owner = layout.owner
+    exponential = gain == "exponential"
+    keys, gains, ignored, defined, valid = read_grades(
+        scores.ravel(), target.ravel(), ignore_index is not None, ignore_index or 0, exponential, owner, layout.rankings
+    )
+    if not valid:
+        left_out = ignored.reshape(scores.shape)
+        _checks.check_finite(scores, ~left_out)
+        _checks.check_relevance(target, left_out, exponential=exponential)
+    return GradedRankings(layout, keys, gains, ignored, owner, len(keys) if at is None else at, defined)
 
 
 def ndcg(rankings: GradedRankings) -> np.ndarray:
-    """Discounted gain of the prediction as a share of that of the ideal order, shape ``(R,)``."""
+    """Return the discounted gain of the prediction divided by that of the ideal order, ``(R,)``."""
     return rankings.sums(rankings.gains * rankings.discounts_by(rankings.scores)) / rankings.ideal()

@@ -16,22 +16,31 @@ from taskloss.kernels import choices
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
+__all__ = [
+    "auc_mu_score",
+    "expected_cost_loss",
+    "hand_till_auc_score",
+    "multiclass_accuracy_score",
+    "one_vs_rest_auc_score",
+    "top_k_error_loss",
+]
+
 AVERAGES = ("macro", "weighted", "none")
 
 
 class ClassMetricOptions(TypedDict, total=False):
-    """Which samples count, and how their values are put together."""
+    """Which samples count, and how their values are reduced."""
 
     ignore_index: int | None
     """Samples whose target has this value are left out."""
     weight: Any
     """Weight of each sample in the mean or sum."""
     reduction: str
-    """``"mean"``, ``"sum"`` or ``"none"``: one value a sample, NaN for those left out."""
+    """``"mean"``, ``"sum"`` or ``"none"``: one value per sample, NaN for those left out."""
 
 
 class ClassAreaOptions(TypedDict, total=False):
-    """How areas of several classes are put together."""
+    """How the areas of several classes are averaged."""
 
     average: str
     """``"macro"``, the plain mean; ``"weighted"``, by how many samples take part; ``"none"``, all of them."""
@@ -44,7 +53,7 @@ class ClassAreaOptions(TypedDict, total=False):
 def expected_cost_loss(
     scores: Any, target: Any, *, cost: Any = None, **options: Unpack[ClassMetricOptions]
 ) -> float | np.ndarray:
-    """The mean of ``cost[target, predicted]``, predicted the class with the highest score; lower is better.
+    """Return the mean of ``cost[target, predicted]``, predicted being the highest-scoring class; lower is better.
 
     Several classes with the highest score count alike, by the mean of their costs.
 
@@ -62,7 +71,7 @@ def expected_cost_loss(
 
 
 def multiclass_accuracy_score(scores: Any, target: Any, **options: Unpack[ClassMetricOptions]) -> float | np.ndarray:
-    """The share of samples whose highest-scoring class is the target; of m classes that share it, each counts 1/m.
+    """Return the share of samples whose highest-scoring class is the target; of m classes that share it, each counts 1/m.
 
     For 0/1 labels, ``scores > 0``, use :func:`accuracy_score`.
 
@@ -73,7 +82,7 @@ def multiclass_accuracy_score(scores: Any, target: Any, **options: Unpack[ClassM
 
 
 def top_k_error_loss(scores: Any, target: Any, *, k: int, **options: Unpack[ClassMetricOptions]) -> float | np.ndarray:
-    """The share of samples whose target is not among the k highest-scoring classes; mean over the orders of ties.
+    """Return the share of samples whose target is not among the k highest-scoring classes; mean over the orders of ties.
 
     >>> top_k_error_loss([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [1, 2], k=2)
     0.5
@@ -82,7 +91,7 @@ def top_k_error_loss(scores: Any, target: Any, *, k: int, **options: Unpack[Clas
 
 
 def one_vs_rest_auc_score(scores: Any, target: Any, **options: Unpack[ClassAreaOptions]) -> float | np.ndarray:
-    """Area under the ROC curve of each class's score, its samples against all the others; ties count half.
+    """Return the area under the ROC curve of each class's score against all the other classes; ties count half.
 
     Equal to scikit-learn's ``roc_auc_score(multi_class="ovr")``, which weights by the size of the class. ``average="none"``
     gives ``(K,)``.
@@ -100,7 +109,7 @@ def one_vs_rest_auc_score(scores: Any, target: Any, **options: Unpack[ClassAreaO
 
 
 def hand_till_auc_score(scores: Any, target: Any, **options: Unpack[ClassAreaOptions]) -> float | np.ndarray:
-    """The mean area over pairs of classes, each pair the mean of its two classes' scores (one against one).
+    """Return the mean area over pairs of classes; a pair's area is the mean over its two classes' scores (one against one).
 
     Hand and Till, *A simple generalisation of the area under the ROC curve for multiple class classification problems*, 2001.
     Equal to scikit-learn's ``roc_auc_score(multi_class="ovo")``, which weights by the samples of the pair. ``average="none"``
@@ -117,7 +126,7 @@ def hand_till_auc_score(scores: Any, target: Any, **options: Unpack[ClassAreaOpt
 
 
 def auc_mu_score(scores: Any, target: Any, *, cost: Any = None, **options: Unpack[ClassAreaOptions]) -> float | np.ndarray:
-    r"""AUC-mu: the mean area over pairs of classes along the direction in which a cost matrix tells the two apart.
+    r"""Return AUC-mu: the mean area over pairs of classes along the direction in which a cost matrix separates the two.
 
     Read the scores f of a sample as weights of the classes. Deciding for class a then costs
     :math:`\sum_t f_t\,\mathrm{cost}[t, a]`, so a is preferred to b in the measure of
@@ -147,7 +156,7 @@ def _of_choices(
     scores: Any,
     target: Any,
     cost: np.ndarray,
-    places: int,
+    answer_size: int,
     *,
     complement: bool = False,
     ignore_index: int | None = None,
@@ -155,12 +164,12 @@ def _of_choices(
     reduction: str = "mean",
 ) -> float | np.ndarray:
     batch = _read(scores, target, ignore_index)
-    _output_checks.check_places(places, batch.classes)
+    _output_checks.check_answer_size(answer_size, batch.classes)
     if len(cost):
         _output_checks.check_cost_fits(cost, batch.classes)
     weights = batch.weights(as_optional_array(weight))
     samples = choices.Samples(batch.scores, batch.target, cost, np.zeros(batch.target.shape))
-    values = choices.losses(samples, choices.choose(samples, places, 0.0)).reshape(-1)
+    values = choices.losses(samples, choices.choose(samples, answer_size, 0.0)).reshape(-1)
     values = 1.0 - values if complement else values
     return reduce_values(np.where(batch.kept, values, np.nan), weights, batch.values_shape, reduction)
 
@@ -171,7 +180,7 @@ def _read(scores: Any, target: Any, ignore_index: int | None) -> ClassBatch:
 
 
 def _area(positives: np.ndarray, negatives: np.ndarray) -> float:
-    """The share of pairs in the right order, ties counting half, from exact counts; NaN without pairs. O(n log n)."""
+    """Return the share of pairs in the right order, ties counting half, from exact counts; NaN without pairs. O(n log n)."""
     if not len(positives) or not len(negatives):
         return float("nan")
     positives, negatives = np.sort(positives), np.sort(negatives)
@@ -182,7 +191,7 @@ def _area(positives: np.ndarray, negatives: np.ndarray) -> float:
 def _of_pairs(
     pair: Callable[[np.ndarray, np.ndarray, int, int], float], scores: Any, target: Any, **options: Unpack[ClassAreaOptions]
 ) -> float | np.ndarray:
-    """Areas of all the pairs of classes, ``pair(samples of a, samples of b, a, b)``."""
+    """Return the areas of all the pairs of classes, ``pair(samples of a, samples of b, a, b)``."""
 
     def areas(rows: np.ndarray, labels: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
         members = [rows[labels == k] for k in range(classes)]

@@ -1,5 +1,6 @@
-"""What each metric says of the predictions of a batch: one value a ranking, shape ``(R,)``; conventions for ties as in
-:mod:`taskloss.kernels.ranking.values`. The public scores and the tasks both take their values from here.
+"""Values of the ranking metrics for the predictions of a batch, one per ranking, ``(R,)``.
+
+Conventions for ties are those of :mod:`taskloss.kernels.ranking.values`. The public scores and the tasks share these values.
 """
 
 from __future__ import annotations
@@ -13,97 +14,97 @@ from taskloss.layout import Rankings
 
 
 def cut(rankings: Rankings, at: int | None) -> np.ndarray:
-    """The last rank that counts, int64 of shape ``(R,)``: ``at``, or that of the last sample."""
+    """Return the last rank that counts, int64 ``(R,)``: ``at``, or the rank of the last sample."""
     return rankings.sizes if at is None else np.full(len(rankings.sizes), at, np.int64)
 
 
 def reachable(rankings: Rankings, at: int | None) -> np.ndarray:
-    """How many relevant items a perfect list has within the cut, float64 of shape ``(R,)``."""
+    """Return the number of relevant items that a perfect list has within the cut, float64 ``(R,)``."""
     return rankings.relevant if at is None else np.minimum(rankings.relevant, at)
 
 
 def average_precision(rankings: Rankings, at: int | None = None) -> np.ndarray:
-    """The mean precision at the thresholds of the positives."""
+    """Return the mean precision at the thresholds of the positives."""
     total = interleaving.average_precision(rankings.lists, rankings.at_or_above, cut(rankings, at))
     return total / reachable(rankings, at)
 
 
 def band_auc(rankings: Rankings, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The area under the ROC curve between ``low`` and ``high`` false positives (real counts), as a share of the band."""
+    """Return the area under the ROC curve between ``low`` and ``high`` false positives (real numbers), divided by the band."""
     area = majorant.band_sum(rankings.lists, rankings.above, rankings.at_or_above, low, high)
     return area / (rankings.relevant * (high - low))
 
 
 def false_positive_band(rankings: Rankings, min_fpr: float, max_fpr: float) -> tuple[np.ndarray, np.ndarray]:
-    """The band between two false positive rates, in counts of negatives; not rounded, as scikit-learn interpolates."""
+    """Return the band between two false positive rates in numbers of negatives, not rounded, as scikit-learn interpolates."""
     negatives = np.maximum(rankings.negatives, 1)
     return min_fpr * negatives, max_fpr * negatives
 
 
 def allowed_false_positives(rankings: Rankings, fpr: float) -> np.ndarray:
-    """``floor(fpr * N)``; a little is added lest rounding lose a whole number."""
+    """Return ``floor(fpr * N)``; a little is added so that rounding loses no whole number."""
     return np.floor(fpr * rankings.negatives + 1e-9)
 
 
 def recall_at_fpr(rankings: Rankings, fpr: float) -> np.ndarray:
-    """The positives with at most the allowed number of negatives at or above them."""
+    """Return the share of positives with at most the allowed number of negatives at or above them."""
     allowed = allowed_false_positives(rankings, fpr)
     return values.positives_above_bound(rankings.lists, rankings.at_or_above, allowed) / rankings.relevant
 
 
 def ideal_gains(rankings: Rankings, at: int | None = None) -> np.ndarray:
-    """The discounted gain of a perfect list, ``sum_{r <= R} d(r)``."""
+    """Return the discounted gain of a perfect list, ``sum_{r <= R} d(r)``."""
     count = reachable(rankings, at).astype(np.int64)
     return _discount_sums(int(count.max(initial=1)))[count - 1]
 
 
 @functools.lru_cache(maxsize=2)
 def _discount_sums(count: int) -> np.ndarray:
-    """``sum_{r <= R} d(r)`` for R = 1..count; kept, since a loss asks several times in each step."""
+    """Return ``sum_{r <= R} d(r)`` for R = 1..count; cached, since a loss needs it several times in each step."""
     sums = np.cumsum(1.0 / np.log2(np.arange(2, count + 2)))
     sums.setflags(write=False)
     return sums
 
 
 def ndcg(rankings: Rankings, at: int | None = None) -> np.ndarray:
-    """Discounted gain of the positives, as a share of that of a perfect list."""
+    """Return the discounted gain of the positives divided by that of a perfect list."""
     gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, cut(rankings, at))
     return gains / ideal_gains(rankings, at)
 
 
 def reciprocal_rank(rankings: Rankings) -> np.ndarray:
-    """One over the rank of the first positive."""
+    """Return one over the rank of the first positive."""
     return single_row.precision_at_row(rankings.lists, rankings.at_or_above, np.ones_like(rankings.positives))
 
 
 def needed_positives(rankings: Rankings, recall: float) -> np.ndarray:
-    """``ceil(recall * R)``, at least 1; a little is taken off lest rounding add one."""
+    """Return ``ceil(recall * R)``, at least 1; a little is subtracted so that rounding adds none."""
     return np.maximum(np.ceil(recall * rankings.relevant - 1e-9), 1.0).astype(np.int64)
 
 
 def precision_at_recall(rankings: Rankings, recall: float) -> np.ndarray:
-    """The precision of the highest threshold that reaches the recall; zero when none does."""
+    """Return the precision of the highest threshold that reaches the recall; zero when none does."""
     return values.precision_at_positive(rankings.lists, rankings.at_or_above, needed_positives(rankings, recall))
 
 
 def recall_at_precision(rankings: Rankings, precision: float) -> np.ndarray:
-    """The largest recall of a threshold that has the precision."""
+    """Return the largest recall of a threshold that has the precision."""
     ratio = negatives_a_positive(precision)
     return values.positives_at_precision(rankings.lists, rankings.at_or_above, ratio) / rankings.relevant
 
 
 def negatives_a_positive(precision: float) -> float:
-    """How many negatives a positive pays for at this precision, ``(1 - p)/p``."""
+    """Return the number of negatives per positive at this precision, ``(1 - p)/p``."""
     return (1.0 - precision) / precision
 
 
 def top(rankings: Rankings, k: float) -> np.ndarray:
-    """A count k, or the part k of each list, rounded down to at least 1; int64 of shape ``(R,)``."""
+    """Return k as a count, or as a fraction of each list rounded down to at least 1; int64 ``(R,)``."""
     if isinstance(k, int):
         return np.full(len(rankings.sizes), k, np.int64)
     return np.maximum(np.floor(k * rankings.sizes + 1e-9), 1.0).astype(np.int64)
 
 
 def positives_in_top(rankings: Rankings, k: float) -> np.ndarray:
-    """How many positives stand in the first k places."""
+    """Return the number of positives in the first k ranks."""
     return values.positives_in_top(rankings.lists, rankings.above, rankings.at_or_above, top(rankings, k))

@@ -12,12 +12,27 @@ from taskloss.layout import Layout, Rankings, ranking_weights, read_rankings, to
 from taskloss.metrics import graded, of_rankings, separable, term_checks
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
+__all__ = [
+    "average_precision_score",
+    "graded_ndcg_score",
+    "ndcg_score",
+    "partial_auc_score",
+    "precision_at_k_score",
+    "precision_at_recall_score",
+    "recall_at_fpr_score",
+    "recall_at_k_score",
+    "recall_at_precision_score",
+    "reciprocal_rank_score",
+    "roc_auc_score",
+    "separable_score",
+]
+
 
 class MetricOptions(TypedDict, total=False):
-    """How the input is divided into rankings and the values are put together; see :mod:`taskloss.layout`."""
+    """How the input is divided into rankings and the values are reduced; see :mod:`taskloss.layout`."""
 
     dim: int | tuple[int, ...] | None
-    """The axis that is ranked, or several; 0 unless told."""
+    """The axis that is ranked, or several (default 0)."""
     groups: Any
     """Query id of each sample, integers in any order."""
     ignore_index: int | None
@@ -33,7 +48,7 @@ class MetricOptions(TypedDict, total=False):
 def average_precision_score(
     scores: Any, target: Any, *, at: int | None = None, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    r"""Average precision, the mean precision at the thresholds of the positives.
+    r"""Return the average precision, the mean precision at the thresholds of the positives.
 
     .. math:: \mathrm{AP} = \frac{1}{R} \sum_{i : y_i = 1} \frac{\#\{k : y_k = 1, s_k \ge s_i\}}{\#\{k : s_k \ge s_i\}}
 
@@ -42,12 +57,12 @@ def average_precision_score(
     Args:
         scores: floats of any shape, array or tensor.
         target: 0/1 or bool, same shape.
-        at: count only the positives within the first ``at`` places, divided by ``min(R, at)``.
+        at: count only the positives within the first ``at`` ranks, divided by ``min(R, at)``.
         num_relevant: number R of relevant items of each ranking, those never retrieved included (default: the positives).
         options: see :class:`MetricOptions`.
 
     Returns:
-        One float for ``"mean"`` and ``"sum"``, else an array with one value a ranking.
+        One float for ``"mean"`` and ``"sum"``, else an array with one value per ranking.
 
     >>> round(average_precision_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0]), 6)
     0.833333
@@ -57,7 +72,7 @@ def average_precision_score(
 
 
 def roc_auc_score(scores: Any, target: Any, **options: Unpack[MetricOptions]) -> float | np.ndarray:
-    r"""Area under the ROC curve: the share of (positive, negative) pairs in the right order, ties counting half.
+    r"""Return the area under the ROC curve: the share of (positive, negative) pairs in the right order, ties counting half.
 
     .. math:: \mathrm{AUC} = \frac{1}{PN} \sum_{i,j} [s_i > t_j] + \tfrac12 [s_i = t_j]
 
@@ -78,7 +93,7 @@ def partial_auc_score(
     standardize: bool = False,
     **options: Unpack[MetricOptions],
 ) -> float | np.ndarray:
-    r"""Area under the ROC curve between two false positive rates, divided by the width of the band.
+    r"""Return the area under the ROC curve between two false positive rates, divided by the width of the band.
 
     With ``standardize`` the area A is rescaled so that random order gives 1/2 (McClish 1989), as scikit-learn's
     ``roc_auc_score(max_fpr=...)`` does: ``(1 + (A - a) / (A_max - a)) / 2`` with a the area under the diagonal.
@@ -99,7 +114,7 @@ def partial_auc_score(
 def recall_at_fpr_score(
     scores: Any, target: Any, *, fpr: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    """Largest recall of a threshold whose false positive rate is at most ``fpr`` (sensitivity at a specificity).
+    """Return the largest recall of a threshold with a false positive rate of at most ``fpr`` (sensitivity at a specificity).
 
     >>> recall_at_fpr_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0], fpr=0.4)
     0.5
@@ -111,7 +126,7 @@ def recall_at_fpr_score(
 def ndcg_score(
     scores: Any, target: Any, *, at: int | None = None, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    r"""Normalized discounted cumulative gain of binary relevance, discount ``1/log2(1 + rank)``; mean over the orders of ties.
+    r"""Return the normalized discounted cumulative gain of binary relevance; mean over the orders of ties.
 
     Equal to scikit-learn's ``ndcg_score`` for 0/1 relevance.
 
@@ -125,7 +140,7 @@ def ndcg_score(
 def graded_ndcg_score(
     scores: Any, target: Any, *, gain: str = graded.GAINS[0], at: int | None = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    r"""Normalized discounted cumulative gain of graded relevance (0, 1, 2, ...); mean over the orders of ties.
+    r"""Return the normalized discounted cumulative gain of graded relevance (0, 1, 2, ...); mean over the orders of ties.
 
     .. math:: \mathrm{NDCG} = \frac{1}{Z} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rank}_i)}
 
@@ -136,7 +151,7 @@ def graded_ndcg_score(
         scores: floats of any shape, array or tensor.
         target: grades of at least 0, same shape.
         gain: ``"exponential"``, ``2**relevance - 1``, or ``"linear"``, the relevance itself.
-        at: count only the first ``at`` places.
+        at: count only the first ``at`` ranks.
         options: see :class:`MetricOptions`.
 
     >>> round(graded_ndcg_score([0.9, 0.8, 0.7], [0, 2, 1]), 4)
@@ -155,7 +170,7 @@ def graded_ndcg_score(
 def reciprocal_rank_score(
     scores: Any, target: Any, *, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    """One over the rank of the first positive, ties in their worst order; the mean over queries is the MRR.
+    """Return one over the rank of the first positive, ties in their worst order; the mean over queries is the MRR.
 
     >>> reciprocal_rank_score([0.9, 0.8, 0.7], [0, 1, 1])
     0.5
@@ -166,7 +181,7 @@ def reciprocal_rank_score(
 def precision_at_recall_score(
     scores: Any, target: Any, *, recall: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    """Precision of the highest threshold that reaches ``recall``.
+    """Return the precision of the highest threshold that reaches ``recall``.
 
     >>> precision_at_recall_score([0.9, 0.8, 0.7, 0.6], [0, 1, 1, 0], recall=0.5)
     0.5
@@ -178,7 +193,7 @@ def precision_at_recall_score(
 def recall_at_precision_score(
     scores: Any, target: Any, *, precision: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    """Largest recall of a threshold that has at least this precision; zero when none has.
+    """Return the largest recall of a threshold that has at least this precision; zero when none has.
 
     >>> recall_at_precision_score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0], precision=0.6)
     1.0
@@ -188,7 +203,7 @@ def recall_at_precision_score(
 
 
 def precision_at_k_score(scores: Any, target: Any, *, k: float, **options: Unpack[MetricOptions]) -> float | np.ndarray:
-    """Positives among the first k samples divided by k (a count, or a fraction of the list); mean over the orders of ties.
+    """Return the positives among the first k samples divided by k (a count, or a fraction of the list); mean over ties' orders.
 
     >>> precision_at_k_score([0.9, 0.8, 0.7], [0, 1, 1], k=2)
     0.5
@@ -204,7 +219,7 @@ def precision_at_k_score(scores: Any, target: Any, *, k: float, **options: Unpac
 def recall_at_k_score(
     scores: Any, target: Any, *, k: float, num_relevant: Any = None, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    """The share of the relevant items among the first k samples; k and ties as for :func:`precision_at_k_score`.
+    """Return the share of the relevant items among the first k samples; k and ties as for :func:`precision_at_k_score`.
 
     >>> recall_at_k_score([0.9, 0.8, 0.7], [0, 1, 1], k=2)
     0.5
@@ -227,7 +242,7 @@ def separable_score(
     num_relevant: Any = None,
     **options: Unpack[MetricOptions],
 ) -> float | np.ndarray:
-    """A metric of your own, a sum of terms ``m(i, c)``: one minus the loss of :class:`taskloss.SeparableMetric`, which see.
+    """Return a metric of your own, a sum of terms ``m(i, c)``: one minus the loss of :class:`taskloss.SeparableMetric`.
 
     >>> round(separable_score([0.9, 0.8, 0.7], [0, 1, 1], lambda i, c: 1 / np.sqrt(i + c)), 4)
     0.7524
@@ -240,7 +255,7 @@ def separable_score(
 def _score(
     values_of: Callable[[Rankings], np.ndarray], scores: Any, target: Any, num_relevant: Any, **options: Unpack[MetricOptions]
 ) -> float | np.ndarray:
-    """A metric of binary relevance."""
+    """Compute a metric of binary relevance."""
     relevant = as_optional_array(num_relevant)
 
     def read(scores: np.ndarray, target: np.ndarray, **call: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
@@ -262,7 +277,7 @@ def _values(
     reduction: str = "mean",
     on_one_class: str = "skip",
 ) -> float | np.ndarray:
-    """Read arrays, ``read`` giving the layout, the undefined rankings and a value of each, and reduce."""
+    """Read the input and reduce the values; ``read`` returns the layout, which rankings are undefined, and their values."""
     _checks.check_choice("on_one_class", on_one_class, ("skip", "raise"))
     layout, undefined, values = read(
         as_scores(scores),

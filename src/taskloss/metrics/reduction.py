@@ -1,4 +1,4 @@
-"""What all the public scores do with their input and their values."""
+"""Reading the input of the public scores and reducing their values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from taskloss.layout import to_numpy
 
 
 def as_scores(scores: Any) -> np.ndarray:
-    """Scores as float32 or float64."""
+    """Return scores as float32 or float64."""
     array = to_numpy(scores)
     return array if array.dtype == np.float32 else array.astype(np.float64)
 
 
 def as_optional_array(data: Any) -> np.ndarray | None:
-    """Data given as anything that numpy or torch can read, or not given."""
+    """Return data that numpy or torch can read as an array; None stays None."""
     return None if data is None else to_numpy(data)
 
 
 def reduce_values(values: np.ndarray, weights: np.ndarray, shape: tuple[int, ...], reduction: str) -> float | np.ndarray:
-    """One value an item, NaN where it is undefined, to their weighted mean or sum without those, or to an array of all.
+    """Reduce one value per item to their weighted mean or sum without undefined ones (NaN), or return all of them.
 
     Values and weights are flat; ``shape`` is that of the array of all.
     """

@@ -2,7 +2,7 @@ r"""Separable ranking metrics given as a function ``m(i, c)``: their terms and v
 
 .. math:: M = \frac{1}{Z} \sum_{i=1}^{P} m(i, c_i), \qquad Z = \sum_{i=1}^{R} m(i, 0) \text{ or } 1,
 
-with i the place of a positive among the positives, from 1, ``c_i`` the negatives above it, and Z the value of a perfect list of
+with i the rank of a positive among the positives, from 1, ``c_i`` the negatives above it, and Z the value of a perfect list of
 the R relevant items.
 """
 
@@ -23,9 +23,9 @@ TermFunction = Callable[..., Any]
 """``m(i, c)``, vectorized; see :class:`taskloss.SeparableMetric`."""
 TIES = ("mean", "together", "worst")
 SIZES = ("num_relevant", "num_negatives")
-"""Parameters by which a term function asks for the sizes of the ranking."""
+"""Names of parameters that give a term function the sizes of the ranking."""
 
-# Rows and columns of the grid on which the shape of m is looked at.
+# Rows and columns of the grid on which the shape of m is checked.
 _SAMPLED_ROWS, _SAMPLED_COLUMNS = 64, 256
 
 
@@ -34,24 +34,24 @@ class BatchTerms:
 
     def __init__(self, m: TermFunction, rankings: Rankings) -> None:
         self.ranking = np.repeat(np.arange(len(rankings.positives)), rankings.positives)
-        """Of each positive."""
+        """Ranking of each positive, int64 ``(P,)``."""
         self.rank = ragged.places(rankings.positives) + 1
-        """The place of each positive among those of its ranking, from 1."""
+        """Rank of each positive among those of its ranking, from 1, int64 ``(P,)``."""
         self._m = m
         self._relevant = rankings.relevant.astype(np.int64)
         self._sizes = _sizes_wanted(m, self._relevant, rankings.negatives)
 
     def __call__(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """``m(i, c)`` of the positives ``rows`` with ``counts`` negatives above them."""
+        """Return ``m(i, c)`` of the positives ``rows`` with ``counts`` negatives above them."""
         sizes = {name: size[self.ranking[rows]] for name, size in self._sizes.items()}
         return _evaluate(self._m, self.rank[rows], counts, sizes)
 
     def sums(self, rows: np.ndarray, terms: np.ndarray) -> np.ndarray:
-        """Sums a ranking, shape ``(R,)``."""
+        """Return the sum of each ranking, ``(R,)``."""
         return np.bincount(self.ranking[rows], terms, len(self._relevant))
 
     def perfect(self) -> np.ndarray:
-        """``sum_{i <= R} m(i, 0)`` of each ranking, missing relevant items included; rankings of equal sizes share one."""
+        """Return ``sum_{i <= R} m(i, 0)`` of each ranking, missing relevant items included; equal sizes share one evaluation."""
         key = np.stack([self._relevant, *self._sizes.values()])
         (relevant, *sizes), same = np.unique(key, axis=1, return_inverse=True)
         owner, i = np.repeat(np.arange(len(relevant)), relevant), ragged.places(relevant) + 1
@@ -60,8 +60,8 @@ class BatchTerms:
 
 
 def _sizes_wanted(m: TermFunction, relevant: np.ndarray, negatives: np.ndarray) -> dict[str, np.ndarray]:
-    """The sizes that the function has a parameter for."""
-    # A ranking without negatives has c = 0 only; functions that divide by N need not know of it.
+    """Return the sizes that the function has a parameter for."""
+    # A ranking without negatives has c = 0 only; a function that divides by N must not divide by zero.
     sizes = zip(SIZES, (relevant, np.maximum(negatives, 1)), strict=True)
     return {name: size for name, size in sizes if name in _names_wanted(m)}
 
@@ -72,7 +72,7 @@ def _names_wanted(m: TermFunction) -> frozenset[str]:
 
 
 def _evaluate(m: TermFunction, i: np.ndarray, c: np.ndarray, sizes: dict[str, np.ndarray]) -> np.ndarray:
-    """``m`` of arrays of one shape, which it may not write to; float64 and finite."""
+    """Return ``m`` for arrays of one shape, which it may not write to; float64 and finite."""
     if i.size == 0:
         return np.empty(0)
     i, c = i.view(), c.view()
@@ -81,9 +81,9 @@ def _evaluate(m: TermFunction, i: np.ndarray, c: np.ndarray, sizes: dict[str, np
 
 
 def scale(terms: BatchTerms, rankings: Rankings, normalize: bool) -> np.ndarray:
-    """``1/Z``, shape ``(R,)``, zero where undefined; raises when the metric of some ranking could leave [0, 1]."""
+    """Return ``1/Z``, ``(R,)``, zero where undefined; raise when the metric of a ranking could leave [0, 1]."""
     everything = np.arange(len(terms.rank))
-    # Rankings that are not defined may hold anything.
+    # The value of an undefined ranking is not used.
     perfect = np.where(rankings.undefined, 1.0, terms.perfect()) if normalize else np.ones(len(rankings.relevant))
     term_checks.check_perfect(perfect, rankings.relevant)
     lowest, highest = (
@@ -95,14 +95,14 @@ def scale(terms: BatchTerms, rankings: Rankings, normalize: bool) -> np.ndarray:
 
 
 def of_counts(m: TermFunction, rankings: Rankings, counts: np.ndarray, normalize: bool) -> np.ndarray:
-    """The metric of one answer, shape ``(R,)``."""
+    """Return the metric of one answer, ``(R,)``."""
     terms = BatchTerms(m, rankings)
     everything = np.arange(len(counts))
     return scale(terms, rankings, normalize) * terms.sums(everything, terms(everything, counts))
 
 
 def of_prediction(m: TermFunction, rankings: Rankings, normalize: bool, ties: str) -> np.ndarray:
-    """The metric of the prediction, shape ``(R,)``; tied samples by the convention named ``ties``."""
+    """Return the metric of the prediction, ``(R,)``; tied samples by the convention named ``ties``."""
     if ties == "worst":
         return of_counts(m, rankings, rankings.at_or_above, normalize)
     terms = BatchTerms(m, rankings)
@@ -128,7 +128,7 @@ def of_prediction(m: TermFunction, rankings: Rankings, normalize: bool, ties: st
 def check_shape(m: TermFunction, convex: bool, positives: int, negatives: int, relevant: int) -> None:
     """Raise when m grows with c, or is not convex in c though declared so, in a ranking of these sizes.
 
-    Every cell of a small grid is looked at; of a large one some rows and columns, near ones where i and c are small.
+    A small grid is checked cell by cell; a large one at some rows and columns, denser where i and c are small.
     """
     rows, columns = _sample(1, positives, _SAMPLED_ROWS), _sample(0, negatives, _SAMPLED_COLUMNS)
     i, c = (axis.reshape(-1) for axis in np.meshgrid(rows, columns, indexing="ij"))
@@ -140,7 +140,7 @@ def check_shape(m: TermFunction, convex: bool, positives: int, negatives: int, r
 
 
 def _sample(first: int, last: int, count: int) -> np.ndarray:
-    """All the whole numbers ``first..last``, or about ``count`` of them, the further apart the greater they are."""
+    """Return all whole numbers from ``first`` to ``last``, or about ``count`` of them, denser where they are small."""
     if last - first < count:
         return np.arange(first, last + 1)
     steps = np.geomspace(1, last - first + 1, count).astype(np.int64) - 1

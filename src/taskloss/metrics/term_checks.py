@@ -1,4 +1,4 @@
-"""What is asked of the user's function ``m(i, c)``, with the messages; see :mod:`taskloss.metrics.separable`."""
+"""Checks of the user's function ``m(i, c)``, with their messages; see :mod:`taskloss.metrics.separable`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROUNDING_OF_TERMS = 1e-12
 
 
 def check_term_function(m: Any, sizes: Sequence[str]) -> frozenset[str]:
-    """Which of ``sizes`` the function has parameters for, when it can be called as ``m(i, c)``."""
+    """Return which of ``sizes`` the function has parameters for, if it can be called as ``m(i, c)``."""
     if not callable(m):
         raise TypeError(f"m must be a function m(i, c) of numpy arrays, got {type(m).__name__}")
     try:
@@ -31,14 +31,14 @@ def check_term_function(m: Any, sizes: Sequence[str]) -> frozenset[str]:
         signature.bind(0, 0, **dict.fromkeys(wanted, 0))
     except TypeError as error:
         raise TypeError(
-            f"m cannot be called as m(i, c): {error}. It takes i and c, by place, and if it has parameters of these names "
+            f"m cannot be called as m(i, c): {error}. It takes i and c by position, and if it has parameters of these names "
             f"{' and '.join(sizes)}; fix others with functools.partial"
         ) from error
     return wanted
 
 
 def as_terms(values: Any, i: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """What a term function returned: a finite number for each place, as float64."""
+    """Return what a term function gave, if it is a finite number for each argument, as float64."""
     array = np.asarray(values)
     if array.shape not in ((), i.shape) or array.dtype.kind not in "biuf":
         raise ValueError(
@@ -54,7 +54,7 @@ def as_terms(values: Any, i: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def check_perfect(perfect: np.ndarray, relevant: np.ndarray) -> None:
-    """A perfect list has a value to divide by."""
+    """Check that a perfect list has a value to divide by."""
     bad = ~(perfect > 0)
     if bad.any():
         ranking = int(bad.argmax())
@@ -65,7 +65,7 @@ def check_perfect(perfect: np.ndarray, relevant: np.ndarray) -> None:
 
 
 def check_unit_interval(lowest: np.ndarray, highest: np.ndarray, normalized: bool) -> None:
-    """The metric's least and greatest values lie in [0, 1]."""
+    """Check that the metric's least and greatest values lie in [0, 1]."""
     bad = (lowest < -_ROUNDING) | (highest > 1 + _ROUNDING)
     if bad.any():
         ranking = int(bad.argmax())
@@ -81,7 +81,7 @@ def check_unit_interval(lowest: np.ndarray, highest: np.ndarray, normalized: boo
 
 
 def check_retrieved_together(values: np.ndarray) -> None:
-    """Counting each positive of a tied group as its last one did not leave [0, 1]."""
+    """Check that the metric stays in [0, 1] when each positive of a tied group counts as its last one."""
     bad = values > 1 + _ROUNDING
     if bad.any():
         raise ValueError(
@@ -91,7 +91,7 @@ def check_retrieved_together(values: np.ndarray) -> None:
 
 
 def check_falling(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-    """``values[i, c]`` does not grow along c, beyond rounding."""
+    """Check that ``values[i, c]`` does not grow along c, beyond rounding."""
     growth = np.diff(values, axis=1)
     bad = growth > _ROUNDING_OF_TERMS * np.abs(values).max(initial=0.0)
     if bad.any():
@@ -104,10 +104,10 @@ def check_falling(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> 
 
 
 def check_convex(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-    """``values[i, c]`` bends upward along c, beyond rounding."""
+    """Check that ``values[i, c]`` is convex along c, beyond rounding."""
     slopes = np.diff(values, axis=1) / np.diff(columns)
     bad = np.diff(slopes, axis=1) < -_ROUNDING_OF_TERMS * np.abs(values).max(initial=0.0)
     if bad.any():
         row, column = np.unravel_index(int(bad.argmax()), bad.shape)
-        places = ", ".join(f"m({rows[row]}, {columns[k]}) = {values[row, k]:g}" for k in range(column, column + 3))
-        raise ValueError(f"m is declared convex in c but is not: {places}. Leave out convex=True; a table then solves any m")
+        terms = ", ".join(f"m({rows[row]}, {columns[k]}) = {values[row, k]:g}" for k in range(column, column + 3))
+        raise ValueError(f"m is declared convex in c but is not: {terms}. Leave out convex=True; a table then solves any m")

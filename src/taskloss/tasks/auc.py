@@ -21,24 +21,23 @@ class _BandTask(RankingTask):
 
     @abstractmethod
     def band(self, rankings: Rankings) -> tuple[np.ndarray, np.ndarray]:
-        """``low`` and ``high`` in counts of negatives, each of shape ``(R,)``."""
-
-    def _scale(self, rankings: Rankings) -> np.ndarray:
-        low, high = self.band(rankings)
-        return 1.0 / (rankings.relevant * (high - low))
+        """Return ``low`` and ``high`` as numbers of negatives, each ``(R,)``."""
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return of_rankings.band_auc(rankings, *self.band(rankings))
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
-        return self._scale(rankings) * majorant.band_sum(rankings.lists, counts, counts, *self.band(rankings))
+        low, high = self.band(rankings)
+        scale = 1.0 / (rankings.relevant * (high - low))
+        return scale * majorant.band_sum(rankings.lists, counts, counts, low, high)
 
     def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         low, high = self.band(rankings)
-        return majorant.augment_band(rankings.lists, low, high, worth * self._scale(rankings))
+        scale = 1.0 / (rankings.relevant * (high - low))
+        return majorant.augment_band(rankings.lists, low, high, worth * scale)
 
 
-@register("roc_auc")
+@register("roc_auc", label="ROC AUC")
 @dataclass(frozen=True)
 class ROCAUC(_BandTask):
     r"""Area under the ROC curve: the share of pairs in the right order, tied pairs counting half.
@@ -59,7 +58,7 @@ class ROCAUC(_BandTask):
         return of_rankings.false_positive_band(rankings, 0.0, 1.0)
 
 
-@register("partial_auc")
+@register("partial_auc", label="partial AUC")
 @dataclass(frozen=True)
 class PartialAUC(_BandTask):
     r"""Partial area under the ROC curve between two false positive rates, as a share of the band.

@@ -24,7 +24,7 @@ from taskloss.tasks.registry import register
 from taskloss.tasks.task import Call, Inference, Task
 
 
-@register("graded_ndcg")
+@register("graded_ndcg", label="NDCG")
 @dataclass(frozen=True)
 class GradedNDCG(Task):
     """Normalized discounted cumulative gain of graded relevance (0, 1, 2, ...).
@@ -34,7 +34,7 @@ class GradedNDCG(Task):
 
     Args:
         gain: ``"exponential"``, ``2**relevance - 1``, or ``"linear"``, the relevance itself.
-        at: count only the first ``at`` places. Samples outside them in both answers get no gradient, so leave it out in
+        at: count only the first ``at`` ranks. Samples beyond them in both answers get no gradient, so leave it out in
             training unless that is what you want.
         on_one_class: as for :class:`~taskloss.AveragePrecision`.
 
@@ -76,7 +76,7 @@ class GradedNDCG(Task):
 
 
 class GradedInference(Inference[np.ndarray]):
-    """An answer is the discount of each sample's place, flat."""
+    """Exact inference for all the rankings of one batch; an answer is the discount of each sample's rank, float64 ``(n,)``."""
 
     def __init__(self, rankings: graded.GradedRankings, dtype: np.dtype, weights: np.ndarray) -> None:
         self.values_shape = rankings.layout.values_shape
@@ -93,7 +93,7 @@ class GradedInference(Inference[np.ndarray]):
         return self._rankings.discounts_by(self._rankings.scores - weight * self._rankings.gains)
 
     def truth(self) -> np.ndarray:
-        """By gain, equal gains by score: of all the ideal orders the one that scores highest."""
+        """Return the order by gain, equal gains by score: of all the ideal orders the one that scores highest."""
         order = np.lexsort((self._rankings.scores, self._rankings.gains))
         gains, scores = self._rankings.gains[order], self._rankings.scores[order]
         differs = (gains[1:] != gains[:-1]) | (scores[1:] != scores[:-1])
@@ -108,8 +108,12 @@ class GradedInference(Inference[np.ndarray]):
         return self._rankings.sums(self._rankings.scores * (answer - reference)) / self._ideal
 
     def feature_difference(self, answer: np.ndarray, reference: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        difference = (answer - reference) * (factor / self._ideal)[self._rankings.owner]
+        difference = (answer - reference) * self._of_samples(factor / self._ideal)
         return difference.astype(self._dtype).reshape(self._rankings.layout.shape)
 
+    def _of_samples(self, values: np.ndarray) -> np.ndarray:
+        """Return the value of each sample's ranking, to be multiplied with what the samples have."""
+        return values if self._rankings.layout.rankings == 1 else values[self._rankings.owner]
+
     def owner(self) -> np.ndarray:
-        return self._rankings.owner
+        return self._rankings.layout.full_owner()

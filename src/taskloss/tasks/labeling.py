@@ -1,4 +1,4 @@
-r"""Labelings: what the tasks on confusion counts share.
+r"""Base of the labeling tasks: metrics of confusion counts.
 
 An answer labels every sample 0 or 1. With ``v_+`` and ``v_-`` the weights of positives and negatives, the joint score is
 
@@ -14,16 +14,16 @@ so that constant scores of zero give a useful gradient. The rule for other ties 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.labeling import confusion, flips
+from taskloss.kernels.items import filled
+from taskloss.kernels.labeling import flips
 from taskloss.kernels.labeling import samples as passes
+from taskloss.kernels.labeling.reading import confusion_losses, costs_of_flips
 from taskloss.kernels.labeling.samples import Thresholds
-from taskloss.kernels.sort import NEGATIVE, POSITIVE
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
 from taskloss.layout import Layout, ranking_weights
 from taskloss.tasks.task import Call, Inference, Task
@@ -32,13 +32,15 @@ Weights = tuple[np.ndarray, np.ndarray]
 """``v_+`` and ``v_-`` of each labeling, float64 of shape ``(R,)`` each."""
 
 
-@dataclass(frozen=True)
-class Labeling:
+class Labeling(NamedTuple):
     """An answer for each of R labelings."""
 
     thresholds: Thresholds
+    """Above them samples are labeled 1."""
     true_positives: np.ndarray
+    """``(R,)``."""
     false_positives: np.ndarray
+    """``(R,)``."""
 
 
 class LabelingTask(Task):
@@ -51,19 +53,19 @@ class LabelingTask(Task):
     def loss_of_counts(
         self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
     ) -> np.ndarray:
-        """The task loss of labelings with these counts, int64 of one shape, of so many positive and negative samples."""
+        """Return the task loss for these confusion counts, four int64 arrays of one shape."""
 
     def loss_of(self, labelings: Labelings, true_positives: np.ndarray, false_positives: np.ndarray) -> np.ndarray:
-        """The task loss of these labelings with these counts, shape ``(R,)``."""
+        """Return the task loss of these labelings with these true and false positives, ``(R,)``."""
         return self.loss_of_counts(true_positives, false_positives, labelings.tallies.positives, labelings.tallies.negatives)
 
     @abstractmethod
     def sample_weights(self, labelings: Labelings) -> Weights:
-        """The weights in the joint score, above zero."""
+        """Return the weights in the joint score, above zero."""
 
     @abstractmethod
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
-        """The labelings that maximize ``F + weight * L``, ``weights`` being those of the joint score."""
+        """Return the labelings that maximize ``F + weight * L``; ``weights`` are those of the joint score."""
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> LabelingInference:
         self.refuse_unknown(call)
@@ -76,15 +78,15 @@ class LabelingTask(Task):
         return labeling_values_shape(scores, target, dims, groups)
 
 
-class CountTask(LabelingTask):
-    """A task whose metric is one of :mod:`taskloss.kernels.labeling.confusion`, solved by :mod:`taskloss.kernels.labeling.flips`."""
+class ConfusionTask(LabelingTask):
+    """Base of the tasks with a metric of :mod:`taskloss.kernels.labeling.confusion` and its solver in ``flips``."""
 
     metric: ClassVar[int]
     """The metric's number in :mod:`taskloss.kernels.labeling.confusion`."""
     loss_scale: ClassVar[float] = 1.0
     """``L = loss_scale * (1 - metric)``."""
     zero_division: float
-    """What the metric counts where it is 0/0."""
+    """The value of the metric where it is 0/0."""
 
     @property
     def beta2(self) -> float:
@@ -97,31 +99,22 @@ class CountTask(LabelingTask):
     def loss_of_counts(
         self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
     ) -> np.ndarray:
-        given = (true_positives, false_positives, positives, negatives)
-        values = confusion.metric_values(self.metric, *given, self.beta2, float(self.zero_division))
-        return self.loss_scale * (1.0 - values)
+        counts = (true_positives, false_positives, positives, negatives)
+        return confusion_losses(self.metric, self.loss_scale, *counts, self.beta2, float(self.zero_division))
 
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
         samples, tallies = labelings.samples, labelings.tallies
-        worth = np.full(len(tallies.positives), weight * self.loss_scale)
-        limits = flips.cost_limits(self.metric, worth, tallies, *weights, self.beta2)
-        direction = 1 if weight > 0 else -1
-        positives_room, negatives_room = (
-            (tallies.positives_above, tallies.negatives - tallies.negatives_above)
-            if weight > 0
-            else (tallies.positives - tallies.positives_above, tallies.negatives_above)
-        )
+        worth = filled(len(tallies.positives), weight * self.loss_scale)
+        costs = costs_of_flips(self.metric, worth, samples, tallies, weights, self.beta2)
         thresholds, answer = flips.augment_labelings(
-            self.metric,
-            worth,
-            passes.costs_of(samples, POSITIVE, direction, limits[0], positives_room),
-            passes.costs_of(samples, NEGATIVE, -direction, limits[1], negatives_room),
-            tallies,
-            *weights,
-            self.beta2,
-            float(self.zero_division),
+            self.metric, worth, *costs, tallies, *weights, self.beta2, float(self.zero_division)
         )
         return Labeling(Thresholds(*thresholds), *answer)
+
+
+# Thresholds and shares of the positives and of the negatives, as in ``Thresholds``.
+_PREDICTED = np.array([[0.0], [0.5], [0.0], [0.5]])
+_TRUE = np.array([[-np.inf], [0.5], [np.inf], [0.5]])
 
 
 class LabelingInference(Inference[Labeling]):
@@ -129,27 +122,29 @@ class LabelingInference(Inference[Labeling]):
 
     def __init__(self, task: LabelingTask, layout: Layout, labelings: Labelings, weights: np.ndarray) -> None:
         self.values_shape = layout.values_shape
-        self.defined = labelings.sizes > 0
+        self.defined = labelings.nonempty
         self.weights = weights
         self._task = task
         self._layout = layout
         self._labelings = labelings
         self._sample_weights = task.sample_weights(labelings)
 
-    def _answer(self, thresholds: tuple[float, ...], true_positives: np.ndarray, false_positives: np.ndarray) -> Labeling:
-        """The same thresholds for all the labelings."""
-        return Labeling(Thresholds(*(np.full(len(self.defined), x) for x in thresholds)), true_positives, false_positives)
+    def _answer(self, thresholds: np.ndarray, true_positives: np.ndarray, false_positives: np.ndarray) -> Labeling:
+        """Return the answer with the same thresholds, of shape ``(4, 1)``, for all the labelings."""
+        table = np.empty((4, len(self.defined)))
+        table[:] = thresholds
+        return Labeling(Thresholds(*table), true_positives, false_positives)
 
     def predict(self) -> Labeling:
         tallies = self._labelings.tallies
-        return self._answer((0.0, 0.5, 0.0, 0.5), tallies.positives_above, tallies.negatives_above)
+        return self._answer(_PREDICTED, tallies.positives_above, tallies.negatives_above)
 
     def augment(self, weight: float) -> Labeling:
         return self._task.augment(self._labelings, self._sample_weights, weight)
 
     def truth(self) -> Labeling:
         tallies = self._labelings.tallies
-        return self._answer((-np.inf, 0.5, np.inf, 0.5), tallies.positives, np.zeros_like(tallies.negatives))
+        return self._answer(_TRUE, tallies.positives, np.zeros_like(tallies.negatives))
 
     def loss(self, answer: Labeling) -> np.ndarray:
         return self._task.loss_of(self._labelings, answer.true_positives, answer.false_positives)
@@ -165,9 +160,11 @@ class LabelingInference(Inference[Labeling]):
 
     def feature_difference(self, answer: Labeling, reference: Labeling, factor: np.ndarray) -> np.ndarray:
         samples = self._labelings.samples
-        units = (factor * weights for weights in self._sample_weights)
-        out = np.empty(samples.scores.shape, samples.scores.dtype)
-        passes.write_feature_difference(samples, answer.thresholds, reference.thresholds, *units, out)
+        positive_weight, negative_weight = self._sample_weights
+        out = np.empty_like(samples.scores)
+        passes.write_feature_difference(
+            samples, answer.thresholds, reference.thresholds, factor * positive_weight, factor * negative_weight, out
+        )
         return out.reshape(self._layout.shape)
 
     def owner(self) -> np.ndarray:

@@ -1,5 +1,6 @@
-"""Tasks of class indices: the cost of a class, the error of the top k. One answer a sample; the inference is in
-:mod:`taskloss.kernels.choices`.
+"""Tasks of class indices: the cost of a class and the top-k error. Every sample has an answer of its own.
+
+The inference is in :mod:`taskloss.kernels.choices`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from taskloss import _checks, _output_checks
 from taskloss.class_layout import ClassBatch, class_values_shape, read_classes
 from taskloss.kernels import choices
-from taskloss.kernels.choices import Choice, Samples
+from taskloss.kernels.choices import Choice
 from taskloss.tasks.registry import register
 from taskloss.tasks.task import Call, Inference, Task
 
@@ -43,25 +44,25 @@ class CostMatrix:
 
 
 class ClassTask(Task):
-    """Base of the tasks on class indices: F and L are those of single samples, reduced by their mean or sum."""
+    """Base of the tasks on class indices: F and L belong to single samples and are reduced by their mean or sum."""
 
     target_kind: ClassVar[str] = "class"
     options: ClassVar[frozenset[str]] = frozenset({"ignore_index", "weight"})
 
     @property
     @abstractmethod
-    def places(self) -> int:
-        """How many classes an answer holds."""
+    def answer_size(self) -> int:
+        """The number of classes in an answer."""
 
     @abstractmethod
     def cost_values(self, classes: int) -> np.ndarray:
-        """The cost matrix for scores of so many classes; empty for the error of the top k."""
+        """Return the cost matrix for scores of this many classes; empty for the top-k error."""
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> ClassInference:
         self.refuse_unknown(call)
         batch = read_classes(scores, target, call.ignore_index)
-        _output_checks.check_places(self.places, batch.classes)
-        return ClassInference(batch, self.cost_values(batch.classes), self.places, batch.weights(call.weight))
+        _output_checks.check_answer_size(self.answer_size, batch.classes)
+        return ClassInference(batch, self.cost_values(batch.classes), self.answer_size, batch.weights(call.weight))
 
     def values_shape(
         self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
@@ -75,15 +76,15 @@ _NO_COSTS = np.empty((0, 0))
 @register("multi_class")
 @dataclass(frozen=True)
 class MultiClass(ClassTask):
-    r"""The cost of the highest-scoring class: ``L = cost[target, argmax_k scores_k]``, the error rate unless told otherwise.
+    r"""The cost of the highest-scoring class: ``L = cost[target, argmax_k scores_k]``, by default the error rate.
 
     For each sample ``F(k) = scores_k``, ``psi`` is one-hot, and the augmented answer is
     ``argmax_k scores_k + weight * cost[target, k]`` (McAllester, Hazan, Keshet 2010). Call it as
     ``torch.nn.functional.cross_entropy``: scores ``(n, K)`` with target ``(n,)``, or ``(B, K, H, W)`` with ``(B, H, W)``.
-    Options: ``ignore_index``, ``weight`` (one a sample; the mean is then a weighted mean), ``reduction`` (``"none"``: one value
-    a sample).
+    Options: ``ignore_index``, ``weight`` (one per sample; the mean is then a weighted mean), ``reduction`` (``"none"``: one value
+    per sample).
 
-    Several classes with the highest score count alike: the value is their mean cost, the feature the mean of theirs.
+    Where several classes have the highest score, the value is their mean cost and the feature the mean of their features.
 
     Costs are taken as they are, not rescaled: the value of the direct loss is the mean cost in your units, between 0 and the
     largest cost, and epsilon says how much score a unit of cost is worth.
@@ -109,7 +110,7 @@ class MultiClass(ClassTask):
             object.__setattr__(self, "cost", CostMatrix(self.cost))
 
     @property
-    def places(self) -> int:
+    def answer_size(self) -> int:
         return 1
 
     def cost_values(self, classes: int) -> np.ndarray:
@@ -147,7 +148,7 @@ class TopKError(ClassTask):
         _checks.check_count("k", self.k)
 
     @property
-    def places(self) -> int:
+    def answer_size(self) -> int:
         return self.k
 
     def cost_values(self, classes: int) -> np.ndarray:
@@ -157,14 +158,14 @@ class TopKError(ClassTask):
 class ClassInference(Inference[Choice]):
     """Exact inference for all the samples of one batch."""
 
-    def __init__(self, batch: ClassBatch, cost: np.ndarray, places: int, weights: np.ndarray) -> None:
+    def __init__(self, batch: ClassBatch, cost: np.ndarray, answer_size: int, weights: np.ndarray) -> None:
         self.values_shape = batch.values_shape
         self.defined = batch.kept
         self.weights = weights
         self._batch = batch
-        self._places = places
-        raw = Samples(batch.scores, batch.target, cost, np.zeros(batch.target.shape))
-        natural = choices.choose(raw, places, 0.0)
+        self._answer_size = answer_size
+        raw = choices.Samples(batch.scores, batch.target, cost, np.zeros(batch.target.shape))
+        natural = choices.choose(raw, answer_size, 0.0)
         self._samples = raw._replace(reference=natural.threshold)
         self._predicted = natural._replace(threshold=raw.reference)
 
@@ -172,10 +173,10 @@ class ClassInference(Inference[Choice]):
         return self._predicted
 
     def augment(self, weight: float) -> Choice:
-        return choices.choose(self._samples, self._places, float(weight))
+        return choices.choose(self._samples, self._answer_size, float(weight))
 
     def truth(self) -> Choice:
-        return choices.choose(self._samples, self._places, choices.TRUTH)
+        return choices.choose(self._samples, self._answer_size, choices.TRUTH)
 
     def loss(self, answer: Choice) -> np.ndarray:
         return choices.losses(self._samples, answer).reshape(-1)

@@ -14,7 +14,7 @@ from taskloss.tasks.ranking import ConvexRankingTask
 from taskloss.tasks.registry import register
 
 
-@register("ndcg")
+@register("ndcg", label="NDCG")
 @dataclass(frozen=True)
 class NDCG(ConvexRankingTask):
     r"""Normalized discounted cumulative gain of binary relevance.

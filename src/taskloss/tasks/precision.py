@@ -31,8 +31,8 @@ class AveragePrecision(ConvexRankingTask):
     Args:
         on_one_class: ``"skip"``: a ranking with one class only has zero loss and gradient and is left out of means;
             ``"raise"``: it is an error.
-        at: count only the positives within the first ``at`` places and divide by ``min(R, at)``. A tied group that ends beyond
-            them counts nothing. Samples outside these places in both answers get no gradient.
+        at: count only the positives within the first ``at`` ranks and divide by ``min(R, at)``. A tied group that ends beyond
+            them counts nothing. Samples beyond them in both answers get no gradient.
 
     >>> import taskloss as tl, torch
     >>> criterion = tl.DirectLoss(tl.AveragePrecision())
@@ -59,7 +59,7 @@ class _SingleRowTask(RankingTask):
 
     @abstractmethod
     def row(self, rankings: Rankings) -> np.ndarray:
-        """The number k of each ranking, from 1, int64 of shape ``(R,)``."""
+        """Return the number k of each ranking, from 1, int64 ``(R,)``."""
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
         return single_row.precision_at_row(rankings.lists, counts, self.row(rankings))

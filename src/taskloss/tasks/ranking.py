@@ -1,33 +1,36 @@
-"""Rankings: how a batch becomes rankings, and what all the ranking tasks share."""
+"""Base of the ranking tasks. The *counts* of a ranking are ``c_i``, the negatives above its i-th positive."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from math import prod
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.ranking import cutoff, interleaving, isotonic
+from taskloss.kernels.ranking.reading import pair_worths
 from taskloss.kernels.sums import summable_unit
 from taskloss.layout import Layout, Rankings, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.metrics import of_rankings
 from taskloss.tasks.task import Call, Inference, Task
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """An answer: the counts of all rankings, least and greatest of equally good ones (:mod:`taskloss.kernels.ranking.interleaving`)."""
+class Ranking(NamedTuple):
+    """An answer: the counts ``c_i`` of all rankings (:mod:`taskloss.kernels.ranking.interleaving`).
+
+    ``least`` and ``greatest``, int64 ``(P,)``, are the extreme ones of equally good counts.
+    """
 
     least: np.ndarray
     greatest: np.ndarray
     is_prediction: bool = False
-    """Tied scores make the prediction a set of rankings, which the metric scores by its own convention."""
+    """Whether this is the prediction: tied scores make it a set of rankings, which each metric scores by its own convention."""
 
 
 class RankingTask(Task):
-    """Base of the ranking tasks: a metric of the counts, with exact loss-augmented inference."""
+    """Base of the ranking tasks: a metric of the counts with exact loss-augmented inference."""
 
     target_kind: ClassVar[str] = "binary"
     options: ClassVar[frozenset[str]] = frozenset({"dim", "groups", "ignore_index", "num_relevant", "weight"})
@@ -35,18 +38,17 @@ class RankingTask(Task):
 
     @abstractmethod
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
-        """The metric of the prediction, under the metric's convention for ties; shape ``(R,)``."""
+        """Return the metric of the prediction under the metric's convention for ties, ``(R,)``."""
 
     @abstractmethod
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
-        """The metric of one answer; shape ``(R,)``."""
+        """Return the metric of one answer, ``(R,)``."""
 
     @abstractmethod
     def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Least and greatest counts that maximize ``sum_i sum_{j <= c_i} (t_j - s_i) - worth * metric`` for each ranking.
+        """Return the least and greatest counts that maximize ``sum_i sum_{j <= c_i} (t_j - s_i) - worth * metric`` per ranking.
 
-        That is the augmented objective times ``P N / 2``: ``worth = weight * P N / 2`` has the sign of the weight, shape
-        ``(R,)``.
+        This is the augmented objective times ``P N / 2``; ``worth = weight * P N / 2``, ``(R,)``, has the sign of the weight.
         """
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> RankingInference:
@@ -78,7 +80,7 @@ class ConvexRankingTask(RankingTask):
     metric: ClassVar[int]
     """The metric's number in :mod:`taskloss.kernels.ranking.terms`."""
     at: int | None
-    """Only the first ``at`` places count, or all of them."""
+    """The last rank that counts; None for all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,11 +88,11 @@ class ConvexRankingTask(RankingTask):
 
     @abstractmethod
     def scale(self, rankings: Rankings) -> np.ndarray:
-        """What the sum of the terms is multiplied with, shape ``(R,)``."""
+        """Return the factor of the sum of the terms, ``(R,)``."""
 
     @abstractmethod
     def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The negative update, ``pull < 0``."""
+        """Solve the negative update, ``pull < 0``."""
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
         return self.scale(rankings) * cutoff.term_sum(rankings.lists, self.metric, counts, of_rankings.cut(rankings, self.at))
@@ -100,7 +102,7 @@ class ConvexRankingTask(RankingTask):
         if self.at is not None:
             k = of_rankings.cut(rankings, self.at)
             return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, k, pull)
-        if (worth < 0).any():
+        if np.count_nonzero(worth < 0):
             return self.augment_down(rankings, pull)
         return isotonic.augment_convex(rankings.lists, self.metric, pull)
 
@@ -117,7 +119,7 @@ class RankingInference(Inference[Ranking]):
         weights: np.ndarray,
     ) -> None:
         self.values_shape = layout.values_shape
-        self.defined = ~rankings.undefined
+        self.defined = rankings.defined
         self.weights = weights
         self._task = task
         self._layout = layout
@@ -129,7 +131,7 @@ class RankingInference(Inference[Ranking]):
         return Ranking(self._rankings.above, self._rankings.at_or_above, is_prediction=True)
 
     def augment(self, weight: float) -> Ranking:
-        worth = weight * self._unit * self._rankings.positives * self._rankings.negatives / 2
+        worth = pair_worths(weight * self._unit / 2, self._rankings.positives, self._rankings.negatives)
         return Ranking(*self._task.augment(self._summable, worth))
 
     def truth(self) -> Ranking:
@@ -145,7 +147,7 @@ class RankingInference(Inference[Ranking]):
         return interleaving.score_difference(self._summable.lists, answer.least, reference.least) / self._unit
 
     def feature_difference(self, answer: Ranking, reference: Ranking, factor: np.ndarray) -> np.ndarray:
-        out = np.zeros(int(np.prod(self._layout.shape)), self._dtype)
+        out = np.zeros(prod(self._layout.shape), self._dtype)
         interleaving.write_feature_difference(
             self._rankings.lists, answer.least, answer.greatest, reference.least, reference.greatest, factor, out
         )
@@ -156,10 +158,10 @@ class RankingInference(Inference[Ranking]):
 
 
 def _shrink_huge(rankings: Rankings) -> tuple[Rankings, float]:
-    """Rankings whose score sums cannot overflow, and what their scores were multiplied with; worths must be alike."""
+    """Return rankings whose score sums cannot overflow, and the factor of their scores; worths need the same factor."""
     lists = rankings.lists
     unit = summable_unit(lists.positives, lists.negatives)
     if unit == 1.0:
         return rankings, unit
     shrunk = lists._replace(positives=lists.positives * unit, negatives=lists.negatives * unit)
-    return replace(rankings, lists=shrunk), unit
+    return rankings._replace(lists=shrunk), unit

@@ -1,4 +1,4 @@
-"""Ranking metrics of the user's own, from a function of the place among the positives and the negatives above."""
+"""Ranking metrics of the user, from a function of the rank among the positives and the negatives above."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SeparableMetric(RankingTask):
 
     .. math:: M = \frac{1}{Z} \sum_{i=1}^{P} m(i, c_i), \qquad Z = \sum_{i=1}^{R} m(i, 0)
 
-    with i the place of a positive among the positives (1 is the top), ``c_i`` the negatives above it (so ``i + c_i`` is its
+    with i the rank of a positive among the positives (1 is the top), ``c_i`` the negatives above it (so ``i + c_i`` is its
     rank), R the relevant items (P unless ``num_relevant`` is given), and Z the value of a perfect list. The loss is ``1 - M``.
     Inference is exact for every loss and both updates. The values of m must not grow with c, and M must lie in [0, 1]; both
     are checked.
@@ -34,7 +34,7 @@ class SeparableMetric(RankingTask):
             ``"worst"``: the negatives of a group stand above its positives. The gradient does not depend on it.
         convex: whether m is convex in c, that is, ``m(i, c) - m(i, c + 1)`` falls with c. The positive update and the hinge then
             take O(P log N) values of m. Otherwise, and for the negative update, a table takes up to P N values and one bit for
-            each. A wrong ``True`` is an error (a large ranking is checked at a sample of places).
+            each. A wrong ``True`` is an error (a large ranking is checked at some of its ranks).
         on_one_class: as for :class:`~taskloss.AveragePrecision`.
 
     Average precision is ``m = i / (i + c)`` with ties together; NDCG is ``m = 1 / log2(1 + i + c)``. A gain that falls with the

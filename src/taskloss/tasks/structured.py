@@ -55,11 +55,11 @@ class Structured(Task):
         loss: ``"hamming"`` (target: the true psi), ``"cost"`` or ``"regret"`` (target: true costs); see
             :mod:`taskloss.tasks.structured`.
         batched: whether the solver takes a whole batch, ``(R, ...)``, in one call; else it gets one instance at a time.
-        batch_dims: how many leading axes of the scores are batch axes; the others are one instance. Values are one an instance.
+        batch_dims: how many leading axes of the scores are batch axes; the others are one instance. Values are one per instance.
         on_worse: what to do when an answer scores lower than the truth, which no maximizer does: ``"raise"``, ``"warn"`` or
             ``"ignore"``. With ``loss="cost"`` the truth is not at hand, and nothing is compared.
 
-    Option of a call: ``weight``, one an instance.
+    Option of a call: ``weight``, one per instance.
 
     >>> import torch, taskloss as tl
     >>> criterion = tl.DirectLoss(Structured(tl.solvers.Assignment(), batched=True), epsilon=1.0)
@@ -102,7 +102,7 @@ class Structured(Task):
         return scores[: self.batch_dims]
 
     def solve(self, keys: np.ndarray) -> np.ndarray:
-        """``psi`` of the instances ``(R, ...)``."""
+        """Return ``psi`` of the instances ``(R, ...)``."""
         if not len(keys):
             return np.zeros(keys.shape)
         # Solvers add scores up; a common factor changes no maximizer.
@@ -125,7 +125,7 @@ class StructuredInference(Inference[np.ndarray]):
         instance = scores.shape[task.batch_dims :]
         self._scores = scores.astype(np.float64).reshape(-1, *instance)
         self._target = target.astype(np.float64).reshape(-1, *instance)
-        # What F and L are divided by.
+        # The divisor of F and L.
         self._entries = max(prod(instance), 1) if task.loss == "hamming" else 1
         self._known_truth: np.ndarray | None = self._target if task.loss == "hamming" else None
 
@@ -177,5 +177,5 @@ class StructuredInference(Inference[np.ndarray]):
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
-    """One sum an instance, shape ``(R,)``."""
+    """Return the sum of each instance, ``(R,)``."""
     return values.reshape(len(values), -1).sum(axis=1) if values.size else np.zeros(len(values))

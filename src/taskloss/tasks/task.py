@@ -1,23 +1,25 @@
 """The protocol: what a metric must offer so that every loss can train on it.
 
 A :class:`Task` is an immutable description of a metric. Reading one batch gives an :class:`Inference`, which solves the two
-inference problems of direct loss minimization for that batch. An *answer* is whatever the task finds handy (counts for rankings);
+inference problems of direct loss minimization for that batch. An *answer* is whatever suits the task (counts for rankings);
 the losses only pass it back. A loss that is an ordinary function of the scores is read into an :class:`Objective` instead.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
+
+from taskloss import _checks
+from taskloss.layout import to_numpy
+from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """The options of one call, as arrays; None where one was not given.
 
     A task that cannot honour one refuses it (:meth:`Task.refuse_unknown`).
@@ -34,15 +36,15 @@ class Reading(ABC):
     """One batch as a task reads it: R separate items (rankings, labelings ...)."""
 
     values_shape: tuple[int, ...]
-    """Shape of one value an item, R in all."""
+    """Shape of the values, one per item, R in all."""
     defined: np.ndarray
-    """Which items the metric is defined for, bool of shape ``(R,)``; the others have zero loss and gradient."""
+    """Which items the metric is defined for, bool ``(R,)``; the others have zero loss and gradient."""
     weights: np.ndarray
-    """Weight of each item in a mean or sum, shape ``(R,)``."""
+    """Weight of each item in a mean or sum, float64 ``(R,)``."""
 
     @abstractmethod
     def owner(self) -> np.ndarray:
-        """Which of the R items each element of the flattened scores belongs to, int64."""
+        """Return the item that each element of the flattened scores belongs to, int64."""
 
 
 class Objective(Reading):
@@ -50,48 +52,52 @@ class Objective(Reading):
 
     @abstractmethod
     def values(self) -> np.ndarray:
-        """The loss of each item, float64 of shape ``(R,)``."""
+        """Return the loss of each item, float64 ``(R,)``."""
 
     @abstractmethod
     def gradient(self, factor: np.ndarray) -> np.ndarray:
-        """``factor[r]`` times the gradient of item r, summed over items, in the shape of the scores; float32 or float64."""
+        """Return the gradient of ``sum_r factor[r] * loss[r]`` in the shape of the scores, float32 or float64."""
 
 
 class Inference(Reading, Generic[Answer]):
-    """The inference problems of one batch, all its items solved in each call.
+    """The inference problems of one batch; every call solves those of all its items.
 
-    The joint score is linear in the scores, ``F(scores, y) = <scores, psi(y)>``. Losses and joint scores come as float64 arrays
-    of shape ``(R,)``. Only *differences* of joint scores and features are asked for: they stay accurate where F itself would not.
+    The joint score is linear in the scores, ``F(scores, y) = <scores, psi(y)>``. Losses and joint scores are float64 arrays of
+    shape ``(R,)``. Only *differences* of joint scores and features are needed: they stay accurate where F itself would not.
     """
 
     @abstractmethod
     def predict(self) -> Answer:
-        """``argmax_y F(y)``."""
+        """Return ``argmax_y F(y)``."""
 
     @abstractmethod
     def augment(self, weight: float) -> Answer:
-        """``argmax_y F(y) + weight * L(y)``, weight of either sign, never zero."""
+        """Return ``argmax_y F(y) + weight * L(y)``; the weight has either sign and is never zero."""
 
     @abstractmethod
     def truth(self) -> Answer:
-        """The target as an answer."""
+        """Return the target as an answer."""
 
     @abstractmethod
     def loss(self, answer: Answer) -> np.ndarray:
-        """``L(y)``, one minus the metric; for the prediction under the metric's own convention for ties."""
+        """Return ``L(y)``, one minus the metric; for the prediction under the metric's own convention for ties."""
 
     @abstractmethod
     def score_difference(self, answer: Answer, reference: Answer) -> np.ndarray:
-        """``F(answer) - F(reference)``."""
+        """Return ``F(answer) - F(reference)``."""
 
     @abstractmethod
     def feature_difference(self, answer: Answer, reference: Answer, factor: np.ndarray) -> np.ndarray:
-        """``factor[r] * (psi(answer) - psi(reference))`` in the shape of the scores; float32, or float64 for float64 scores."""
+        """Return ``factor[r] * (psi(answer) - psi(reference))`` in the shape of the scores; float64 for float64 scores, else
+        float32.
+        """
 
 
 class Task(ABC):
     """A metric. Subclasses are immutable and hashable (frozen dataclasses), so that they can be shared and compared."""
 
+    label: ClassVar[str]
+    """The metric's name for readers, set by ``register``."""
     target_kind: ClassVar[str]
     """What the target holds: ``"binary"`` 0/1 relevance, ``"graded"`` relevance, ``"labels"`` 0/1 or a mask of class indices,
     ``"class"`` indices, ``"structure"``."""
@@ -100,19 +106,43 @@ class Task(ABC):
 
     @abstractmethod
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> Any:
-        """Check one batch, float32 or float64 scores, and prepare its inference problems: an ``Inference``, or an
-        ``Objective``.
-        """
+        """Check one batch, float32 or float64 scores, and return its ``Inference`` or ``Objective``."""
 
     @abstractmethod
     def values_shape(
         self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, groups: int | None
     ) -> tuple[int, ...]:
-        """Shape of one value an item for scores and target of these shapes, ``groups`` the number of groups if any."""
+        """Return the shape of the values, one per item, for scores and target of these shapes and this number of groups."""
 
     def refuse_unknown(self, call: Call) -> None:
         """Raise for an option that was set although this task has no use for it."""
-        given = {**vars(call), "dim": call.dims}
-        for name in ("dim", "groups", "ignore_index", "num_relevant", "weight"):
-            if name not in self.options and given[name] is not None:
+        for name, value in zip(("dim", "groups", "ignore_index", "num_relevant", "weight"), call, strict=True):
+            if value is not None and name not in self.options:
                 raise ValueError(f"{type(self).__name__} has no use for {name}=; leave it out")
+
+    def score(
+        self,
+        scores: Any,
+        target: Any,
+        *,
+        dim: int | tuple[int, ...] | None = None,
+        groups: Any = None,
+        ignore_index: int | None = None,
+        num_relevant: Any = None,
+        weight: Any = None,
+        reduction: str = "mean",
+    ) -> float | np.ndarray:
+        """Return the exact metric of the prediction, one minus the task loss, without a gradient.
+
+        Takes arrays or tensors and the options of the losses. Undefined items are NaN and left out of means.
+
+        >>> import taskloss as tl
+        >>> round(tl.AveragePrecision().score([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0]), 6)
+        0.833333
+        """
+        _checks.check_ignore_index(ignore_index)
+        arrays = [as_optional_array(data) for data in (groups, num_relevant, weight)]
+        call = Call(_checks.as_dims(dim), arrays[0], ignore_index, *arrays[1:])
+        inference = self.read(as_scores(scores), to_numpy(target), call)
+        values = np.where(inference.defined, 1.0 - inference.loss(inference.predict()), np.nan)
+        return reduce_values(values, inference.weights, inference.values_shape, reduction)

@@ -1,4 +1,4 @@
-"""Tasks of the first k places: precision and recall at k."""
+"""Tasks of the first k ranks: precision and recall at k."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskloss.tasks.registry import register
 
 
 class _TopKTask(RankingTask):
-    """Metrics that count the positives in the top k."""
+    """Base of the metrics that count the positives in the top k."""
 
     k: float
 
@@ -26,7 +26,7 @@ class _TopKTask(RankingTask):
 
     @abstractmethod
     def scale(self, rankings: Rankings) -> np.ndarray:
-        """What one positive in the top k is worth."""
+        """Return the worth of one positive in the top k."""
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return self.scale(rankings) * of_rankings.positives_in_top(rankings, self.k)

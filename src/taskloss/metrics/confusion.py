@@ -16,12 +16,22 @@ from taskloss.labelings import read_labelings
 from taskloss.layout import ranking_weights, to_numpy
 from taskloss.metrics.reduction import as_optional_array, as_scores, reduce_values
 
+__all__ = [
+    "accuracy_score",
+    "balanced_accuracy_score",
+    "fbeta_score",
+    "g_mean_score",
+    "jaccard_score",
+    "mcc_score",
+    "mean_iou_score",
+]
 
-class CountOptions(TypedDict, total=False):
-    """How the input is divided into labelings and the values are put together; see :mod:`taskloss.labelings`."""
+
+class ConfusionOptions(TypedDict, total=False):
+    """How the input is divided into labelings and the values are reduced; see :mod:`taskloss.labelings`."""
 
     dim: int | tuple[int, ...] | None
-    """The axis or axes of one labeling. Left out, what the shape says: 0 up to two axes, else the pixels of an image."""
+    """The axis or axes of one labeling; by default 0 for up to two axes, else the pixels of an image."""
     groups: Any
     """Group id of each sample, integers in any order."""
     ignore_index: int | None
@@ -32,19 +42,19 @@ class CountOptions(TypedDict, total=False):
     """``"mean"`` (over the labelings that have samples), ``"sum"`` or ``"none"``."""
 
 
-def accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) -> float | np.ndarray:
-    """The share of samples with the right label; equal to scikit-learn's ``accuracy_score``.
+def accuracy_score(scores: Any, target: Any, **options: Unpack[ConfusionOptions]) -> float | np.ndarray:
+    """Return the share of samples with the right label; equal to scikit-learn's ``accuracy_score``.
 
-    Of class indices, one value a class against the rest; where the class with the highest score is the prediction, use
+    Class indices give one value per class, each against the rest; if the prediction is the highest-scoring class, use
     :func:`multiclass_accuracy_score`.
 
     Args:
         scores: floats of any shape, array or tensor.
         target: 0/1 or bool of the same shape, or class indices: the shape of the scores without axis 1.
-        options: see :class:`CountOptions`.
+        options: see :class:`ConfusionOptions`.
 
     Returns:
-        One float for ``"mean"`` and ``"sum"``, else an array with one value a labeling.
+        One float for ``"mean"`` and ``"sum"``, else an array with one value per labeling.
 
     >>> accuracy_score([0.3, -0.2, 0.1, -0.4], [1, 1, 0, 0])
     0.5
@@ -52,8 +62,8 @@ def accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) ->
     return _score(confusion.ACCURACY, scores, target, **options)
 
 
-def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[CountOptions]) -> float | np.ndarray:
-    """The mean of sensitivity and specificity, one minus the balanced error; of one class only, its rate.
+def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[ConfusionOptions]) -> float | np.ndarray:
+    """Return the mean of sensitivity and specificity; if a class is missing, the rate of the other one.
 
     Equal to scikit-learn's ``balanced_accuracy_score``. Arguments as for :func:`accuracy_score`.
 
@@ -64,9 +74,9 @@ def balanced_accuracy_score(scores: Any, target: Any, **options: Unpack[CountOpt
 
 
 def fbeta_score(
-    scores: Any, target: Any, *, beta: float = 1.0, zero_division: float = 1.0, **options: Unpack[CountOptions]
+    scores: Any, target: Any, *, beta: float = 1.0, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]
 ) -> float | np.ndarray:
-    r"""The F-score, ``(1 + beta^2) TP / ((1 + beta^2) TP + FP + beta^2 FN)``; with beta 1 the Dice coefficient.
+    r"""Return the F-score, ``(1 + beta^2) TP / ((1 + beta^2) TP + FP + beta^2 FN)``; with beta 1 the Dice coefficient.
 
     Equal to scikit-learn's ``fbeta_score``. ``zero_division`` is its value where there is neither a positive nor a predicted one;
     NaN leaves it out of means. Other arguments as for :func:`accuracy_score`.
@@ -78,8 +88,10 @@ def fbeta_score(
     return _score(confusion.F_BETA, scores, target, beta2=beta**2, zero_division=zero_division, **options)
 
 
-def jaccard_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
-    """Intersection over union, ``TP / (TP + FP + FN)``; equal to scikit-learn's ``jaccard_score``. Arguments as above.
+def jaccard_score(
+    scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]
+) -> float | np.ndarray:
+    """Return the intersection over union, ``TP / (TP + FP + FN)``; equal to scikit-learn's ``jaccard_score``.
 
     >>> round(jaccard_score([0.3, 0.2, -0.1, -0.4], [1, 0, 1, 0]), 4)
     0.3333
@@ -87,8 +99,10 @@ def jaccard_score(scores: Any, target: Any, *, zero_division: float = 1.0, **opt
     return _score(confusion.JACCARD, scores, target, zero_division=zero_division, **options)
 
 
-def g_mean_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
-    """The geometric mean of sensitivity and specificity; the rate of a class that is missing is ``zero_division``.
+def g_mean_score(
+    scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]
+) -> float | np.ndarray:
+    """Return the geometric mean of sensitivity and specificity; the rate of a missing class is ``zero_division``.
 
     >>> g_mean_score([0.3, 0.2, -0.1, -0.4], [1, 0, 1, 0])
     0.5
@@ -96,8 +110,8 @@ def g_mean_score(scores: Any, target: Any, *, zero_division: float = 1.0, **opti
     return _score(confusion.G_MEAN, scores, target, zero_division=zero_division, **options)
 
 
-def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[CountOptions]) -> float | np.ndarray:
-    """Matthews' correlation coefficient, between -1 and 1; 0 where it is 0/0, as scikit-learn's ``matthews_corrcoef``.
+def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options: Unpack[ConfusionOptions]) -> float | np.ndarray:
+    """Return Matthews' correlation coefficient, from -1 to 1; 0 where it is 0/0, as scikit-learn's ``matthews_corrcoef``.
 
     Only a target of one class that is predicted without an error counts ``zero_division`` (0 for scikit-learn's value).
 
@@ -108,19 +122,19 @@ def mcc_score(scores: Any, target: Any, *, zero_division: float = 1.0, **options
 
 
 def mean_iou_score(
-    scores: Any, target: Any, *, zero_division: float = math.nan, **options: Unpack[CountOptions]
+    scores: Any, target: Any, *, zero_division: float = math.nan, **options: Unpack[ConfusionOptions]
 ) -> float | np.ndarray:
-    """Mean intersection over union of a segmentation: each sample gets the class with the highest score along axis 1.
+    """Return the mean intersection over union of a segmentation; each sample gets its highest-scoring class (axis 1).
 
-    The counts of a class are pooled over all samples, as benchmarks report it (``dim=(2, 3)``: one value an image and class). A
+    The counts of a class are pooled over all samples, as benchmarks report it (``dim=(2, 3)``: one value per image and class). A
     class that is neither there nor predicted is left out of the mean. Equal to scikit-learn's
     ``jaccard_score(average="macro")`` of the predicted classes. ``reduction="none"`` gives the value of each class.
 
     Args:
-        scores: ``(B, C, ...)``, one score a class.
+        scores: ``(B, C, ...)``, one score per class.
         target: class indices ``(B, ...)``, or 0/1 of the shape of the scores.
         zero_division: the value of a class that is neither there nor predicted, by default none (NaN).
-        options: see :class:`CountOptions`.
+        options: see :class:`ConfusionOptions`.
 
     >>> mean_iou_score([[2.0, 1.0], [0.3, 0.4], [0.2, 0.1], [0.5, 0.6]], [0, 1, 1, 1], reduction="none").round(4).tolist()
     [0.5, 0.6667]
@@ -129,7 +143,7 @@ def mean_iou_score(
     _output_checks.check_class_axis(array)
     chosen = np.full(array.shape, -1.0, np.float32)
     np.put_along_axis(chosen, array.argmax(1, keepdims=True), 1.0, 1)
-    # What is not finite stays, so that it is refused unless it is ignored.
+    # Scores that are not finite stay so, and are refused unless they are ignored.
     chosen[~np.isfinite(array)] = np.nan
     if options.get("dim") is None:
         options = {**options, "dim": tuple(axis for axis in range(array.ndim) if axis != 1)}

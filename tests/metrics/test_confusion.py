@@ -134,5 +134,5 @@ def test_mean_iou_equals_scikit_learn_of_the_predicted_classes(shape):
 
 
 def test_mean_iou_wants_classes():
-    with pytest.raises(ValueError, match=r"\(3, 1\).*one score a class along axis 1.*jaccard_score"):
+    with pytest.raises(ValueError, match=r"\(3, 1\).*one score per class along axis 1.*jaccard_score"):
         metrics.mean_iou_score(np.zeros((3, 1)), np.zeros((3, 1)))
