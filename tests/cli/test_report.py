@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from taskloss.cli.method_table import BASELINE, BOOSTING_METHODS, CONTENDER, NETWORK_METHODS
-from taskloss.cli.metric import task_label
 from taskloss.estimators import LOSSES_BY_METHOD
 from taskloss.report import as_json, write_report
 from taskloss.tasks.registry import registered
@@ -57,7 +56,7 @@ def test_method_table_has_every_method_of_the_estimators():
 
 
 def test_every_task_has_a_label_of_its_own():
-    labels = {name: task_label(name, cls) for name, cls in registered().items()}
+    labels = {name: cls.label for name, cls in registered().items()}
     assert len(set(labels.values())) == len(labels)
     assert labels["average_precision"] == "average precision"
     assert labels["zero_one"] == "accuracy", "the value that is shown is one minus the loss"

@@ -19,8 +19,6 @@ CLASSIFICATION_KINDS = ("binary", "labels")
 QUERY_KINDS = ("binary", "graded")
 """Target kinds that a ranker of queries can be trained on."""
 DEFAULT, DEFAULT_FOR_QUERIES = "average_precision", "graded_ndcg"
-NAMED_AFTER_THEIR_LOSS = {"zero_one": "accuracy", "balanced_error": "balanced accuracy", "mcc": "MCC (as (1 + MCC) / 2)"}
-"""Labels of the tasks whose name in words would not describe the value that is shown, one minus the loss."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ class Metric:
         >>> parse_metric("recall_at_fpr:fpr=0.01").label
         'recall at FPR (fpr 0.01)'
         """
-        name, _, settings = self.text.partition(":")
-        label = task_label(name, type(self.task))
+        label, settings = self.task.label, self.text.partition(":")[2]
         return f"{label} ({settings.replace(',', ', ').replace('=', ' ')})" if settings else label
 
     @property
@@ -56,18 +53,6 @@ class Metric:
         options = {} if groups is None else {"groups": torch.as_tensor(groups)}
         relevance = torch.as_tensor(self.relevance(target))
         return 1.0 - float(DirectLoss(self.task)(torch.as_tensor(np.asarray(scores, np.float64)), relevance, **options))
-
-
-def task_label(name: str, cls: type[Task]) -> str:
-    """Return what readers call the metric of a task: the ``label`` of the class, or else the registered name in words.
-
-    A word of the name is upper-case where it is so in the name of the class.
-
-    >>> task_label("roc_auc", registered()["roc_auc"])
-    'ROC AUC'
-    """
-    words = " ".join(word.upper() if word.upper() in cls.__name__ else word for word in name.split("_"))
-    return getattr(cls, "label", NAMED_AFTER_THEIR_LOSS.get(name, words))
 
 
 def parse_metric(text: str | None, *, queries: bool = False) -> Metric:

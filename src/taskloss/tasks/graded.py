@@ -24,7 +24,7 @@ from taskloss.tasks.registry import register
 from taskloss.tasks.task import Call, Inference, Task
 
 
-@register("graded_ndcg", label="NDCG")
+@register("graded_ndcg", label="graded NDCG")
 @dataclass(frozen=True)
 class GradedNDCG(Task):
     """Normalized discounted cumulative gain of graded relevance (0, 1, 2, ...).
