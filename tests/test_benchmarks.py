@@ -108,8 +108,8 @@ def test_best_threshold_is_the_best_of_all():
         scores, target = torch.from_numpy(rng.integers(-3, 4, 12).astype(float)), torch.from_numpy(rng.integers(0, 2, 12))
         target[0] = 1
         value, threshold = fscore.best_threshold(scores, target)
-        assert value == pytest.approx(max(f1_score(target, scores > bound) for bound in np.arange(-4, 4) + 0.5))
-        assert value == pytest.approx(f1_score(target, scores > threshold))
+        assert value == pytest.approx(max(f1_score(target.numpy(), (scores > bound).numpy()) for bound in np.arange(-4, 4) + 0.5))
+        assert value == pytest.approx(f1_score(target.numpy(), (scores > threshold).numpy()))
 
 
 def masks_and_scores() -> tuple[torch.Tensor, torch.Tensor]:

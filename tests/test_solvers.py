@@ -35,7 +35,7 @@ def test_large_grids_equal_scipy(neighbours):
     rng = np.random.default_rng(0)
     height, width = 40, 57
     costs = rng.random((height, width)) + 0.01
-    number = np.arange(height * width).reshape(height, width)
+    number = np.arange(height * width, dtype=np.int32).reshape(height, width)
     sources, ends = [], []
     for di, dj in [(0, 1), (1, 0), *([(1, 1), (1, -1)] if neighbours == 8 else [])]:
         a = number[: height - di, max(0, -dj) : width - max(0, dj)]

@@ -60,7 +60,9 @@ def test_calling_forms(ours, theirs):
     kept = marked >= 0
     assert ours(scores[:, 0], marked, ignore_index=-1) == pytest.approx(theirs(target[kept, 0], scores[kept, 0] > 0), abs=1e-12)
     tensor = torch.tensor(scores[:, 0]).bfloat16()
-    assert ours(tensor, torch.tensor(target[:, 0])) == pytest.approx(theirs(target[:, 0], tensor.float() > 0), abs=1e-12)
+    assert ours(tensor, torch.tensor(target[:, 0])) == pytest.approx(
+        theirs(target[:, 0], (tensor.float() > 0).numpy()), abs=1e-12
+    )
     mask = np.arange(40) % 3
     rest = [theirs(mask == k, scores[:, k] > 0) for k in range(3)]
     np.testing.assert_allclose(ours(scores, mask, reduction="none"), rest, atol=1e-12)
