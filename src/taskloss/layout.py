@@ -135,7 +135,7 @@ def to_numpy(value: Any) -> np.ndarray:
             value = torch.zeros(value.shape, dtype=value.dtype)
         if value.dtype.is_floating_point and value.dtype.itemsize < 4:
             value = value.detach().float()
-        return value.numpy(force=True)
+        return (value if value.is_cpu else value.cpu()).numpy(force=True)
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype == np.float16 else array
 

@@ -57,7 +57,7 @@ def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
     tallies = labelings.tallies._replace(
         positives=np.full(len(a), labelings.tallies.positives[0]), negatives=np.full(len(a), labelings.tallies.negatives[0])
     )
-    losses = task.loss_of(type(labelings)(labelings.samples, tallies), a, b)
+    losses = task.loss_of(labelings._replace(tallies=tallies), a, b)
     return losses.reshape(positives + 1, negatives + 1)
 
 

@@ -88,7 +88,7 @@ class PartialAUC(_BandTask):
         return of_rankings.false_positive_band(rankings, self.min_fpr, self.max_fpr)
 
 
-@register("recall_at_fpr")
+@register("recall_at_fpr", label="recall at FPR")
 @dataclass(frozen=True)
 class RecallAtFPR(_BandTask):
     """Recall at a false positive rate: the positives above all but ``floor(fpr * N)`` negatives (sensitivity at a specificity).
