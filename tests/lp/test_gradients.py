@@ -277,3 +277,28 @@ def test_the_layer_takes_a_program():
         assert one is other is None or torch.equal(one, other)
     with pytest.raises(TypeError, match="give one or the other"):
         layer(LinearProgram(*leaves), upper=1.0)
+
+
+def test_a_gradient_at_a_bound_does_not_reach_the_others():
+    """x_0 stands at its bound, and the others follow from the equation."""
+    results = []
+    for weight in (0.0, 1e12, torch.inf):
+        rhs = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
+        c, row = torch.tensor([1.0, -1.0], dtype=torch.float64), torch.tensor([[1.0, 3.0]], dtype=torch.float64)
+        x = differentiable_solve(LinearProgram(c, A_eq=row, b_eq=rhs, lower=0.0, upper=5.0)).x
+        assert x.tolist() == pytest.approx([0.0, 1 / 3])
+        (gradient,) = torch.autograd.grad(x, rhs, torch.tensor([weight, 1.0], dtype=torch.float64))
+        results.append(float(gradient))
+    assert results == [results[0]] * 3 == pytest.approx([1 / 3] * 3)
+
+
+def test_a_refused_call_is_no_training_call():
+    layer = LPLayer(burn_in=2)
+    with pytest.raises(ValueError, match="columns"):
+        layer(torch.ones(2), A_ub=torch.ones(1, 3), b_ub=torch.ones(1))
+    assert int(layer.calls) == 0
+
+
+def test_an_unknown_option_of_the_layer():
+    with pytest.raises(TypeError, match="unknown option 'toleranse'; expected epsilon"):
+        LPLayer(toleranse=1e-6)

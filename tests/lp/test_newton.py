@@ -26,6 +26,33 @@ def test_solution_and_gradients_are_those_of_the_smoothed_program(batch, epsilon
             torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_larger_programs_converge_alone_and_in_a_batch(dtype):
+    """The function falls in every step, its gradient need not: that must not count as a lack of progress."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(-3, 4, (8, 20, 20), generator=generator).to(dtype)
+    inside, slack = (torch.rand(8, 20, generator=generator).to(dtype) for _ in range(2))
+    cost = torch.randn(8, 20, generator=generator).to(dtype)
+    data = cost, rows, (rows @ inside[..., None])[..., 0] + slack
+    together = newton_solve(LinearProgram(*data, lower=0.0, upper=5.0))
+    expected = differentiable_solve(LinearProgram(*data, lower=0.0, upper=5.0), gradient="smoothed").x
+    assert together.x.dtype == dtype
+    assert together.residual.max() < 1e-6
+    torch.testing.assert_close(together.x, expected, atol=1e-5, rtol=1e-5)
+    for item in range(3):
+        alone = newton_solve(LinearProgram(*(part[item] for part in data), lower=0.0, upper=5.0))
+        torch.testing.assert_close(alone.x, expected[item], atol=1e-5, rtol=1e-5)
+
+
+def test_a_flat_program_stays_at_its_minimizer():
+    """With no cost the minimizers fill a region; the differentiated steps must not leave it."""
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        rows = torch.randint(-3, 4, (3, 5), generator=generator).double() * 1e3
+        program = LinearProgram(torch.zeros(5).double(), A_eq=rows, b_eq=rows @ torch.ones(5).double(), lower=0.0, upper=2.0)
+        assert float(newton_solve(program, epsilon=1e-3).residual) < 1e-4
+
+
 def test_the_multipliers_are_violations_over_epsilon():
     data = random_program(0)
     solution = newton_solve(LinearProgram(*data), epsilon=0.05)

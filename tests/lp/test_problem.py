@@ -78,6 +78,8 @@ def test_other_bad_calls():
         differentiable_solve(problem, gradient="exact")
     with pytest.raises(ValueError, match="ridge must be a number of at least zero"):
         differentiable_solve(problem, gradient="smoothed", ridge=-1.0)
+    with pytest.raises(ValueError, match="ridge must be a number of at least zero, got None"):
+        differentiable_solve(problem, gradient="smoothed", ridge=None)
     with pytest.raises(ValueError, match="burn_in must be a whole number"):
         LPLayer(burn_in=-1)
     with pytest.raises(ValueError, match="warm_start has x of shape"):
@@ -136,6 +138,14 @@ def test_data_that_is_changed_in_place_is_read_again(kind):
         b[0] = float("nan")
         with pytest.raises(ValueError, match="b_ub contains NaN"):
             solve(problem)
+
+
+def test_a_sparse_tensor_with_entries_given_twice_is_read_again():
+    indices, values = torch.tensor([[0, 0, 0], [0, 0, 1]]), torch.tensor([-0.5, -0.5, -1.0], dtype=torch.float64)
+    rows = torch.sparse_coo_tensor(indices, values, (1, 2))
+    problem = LinearProgram(torch.tensor([1.0, 3.0], dtype=torch.float64), rows, -torch.ones(1, dtype=torch.float64), lower=0.0)
+    rows._values()[:2] = -0.25
+    assert solve(problem).x.tolist() == pytest.approx([2.0, 0.0])
 
 
 def test_a_dense_matrix_may_gain_entries():

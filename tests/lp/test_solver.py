@@ -256,3 +256,31 @@ def test_data_instead_of_a_program():
         solve(LinearProgram(c, lower=0.0), upper=1.0)
     with pytest.raises(TypeError, match="expected a LinearProgram, or the cost c as a torch.Tensor, got list"):
         solve([1.0, 2.0])
+
+
+def test_badly_scaled_rows_that_only_an_exact_polish_solves():
+    """A residual that is tiny in the units of the scaled program need not be tiny in those of the program as given."""
+    rows = torch.tensor([[0.0, 8e4, 5e-3], [1e-9, 6e-2, 0.0]], dtype=torch.float64)
+    rhs = torch.tensor([240000.01, 0.180000003], dtype=torch.float64)
+    cost = torch.tensor([2.0, 7.0, 1.0], dtype=torch.float64)
+    assert solve(LinearProgram(cost, A_eq=rows, b_eq=rhs, lower=0.0, upper=10.0)).status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("name", ["unbounded", "infeasible", "plain"])
+def test_traces_are_finite(name):
+    for data in instances(name, 10):
+        (trace,) = solve(problem_of(data), trace=True).traces
+        assert torch.isfinite(trace).all()
+
+
+def test_a_program_that_was_not_solved_has_no_unique_solution():
+    one = torch.ones(2, dtype=torch.float64)
+    solution = solve(LinearProgram(one, A_ub=-one[None], b_ub=-one[:1], lower=0.0), method="penalty", epsilon=10.0)
+    assert solution.status is Status.ITERATION_LIMIT
+    assert not bool(solution.unique)
+
+
+def test_a_huge_right_hand_side_of_an_equation_keeps_both_sides():
+    one = torch.ones(1, dtype=torch.float64)
+    solution = solve(LinearProgram(one, A_eq=one[None], b_eq=-1e21 * one))
+    assert solution.x.tolist() == [-1e21]

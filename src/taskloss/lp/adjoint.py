@@ -83,7 +83,8 @@ def active_set_adjoint(programs: ProgramData, result: Result) -> Differentiate:
     at_bound = active[:, m:]
 
     def differentiate(bar: np.ndarray) -> Adjoint:
-        unseen, lam, transposed = _solve_active_set(programs, active, bar)
+        # What x at a bound is worth must not reach the others, not even as rounding.
+        unseen, lam, transposed = _solve_active_set(programs, active, np.where(at_bound, 0.0, bar))
         in_bounds = bar - transposed
         matrix_factors = [(-lam, result.x)]
         if not result.unique.all():

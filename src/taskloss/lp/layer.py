@@ -60,7 +60,7 @@ def differentiable_solve(
     """
     program = as_program(problem, A_ub, b_ub, A_eq, b_eq, lower, upper)
     check_choice("gradient", gradient, GRADIENTS)
-    check_positive("epsilon", epsilon)
+    epsilon = check_positive("epsilon", epsilon)
     check_count("unrolled_steps", unrolled_steps)
     check_ridge(ridge)
     settings = checked_settings(Settings(tolerance=tolerance, max_iterations=max_iterations))
@@ -130,12 +130,12 @@ class LPLayer(torch.nn.Module):
         *,
         warm_start: Solution | None = None,
     ) -> Solution:
+        program = as_program(c, A_ub, b_ub, A_eq, b_eq, lower, upper)
         gradient = self.gradient
         if self.burn_in and self.training:
             gradient = "unrolled" if self.calls < self.burn_in else gradient
             self.calls += 1
-        data = A_ub, b_ub, A_eq, b_eq, lower, upper
-        return differentiable_solve(c, *data, gradient=gradient, warm_start=warm_start, **self.options)
+        return differentiable_solve(program, gradient=gradient, warm_start=warm_start, **self.options)
 
     def extra_repr(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())

@@ -24,9 +24,9 @@ from taskloss.lp.solver import check_ridge
 from taskloss.lp.sparse import dense
 
 DAMPING = 1e-10
-"""Of the Newton matrix, relative to ``1 / epsilon``: keeps it invertible where f is flat."""
+"""Of the Newton matrix, relative to ``1 / epsilon`` and to its largest diagonal entry: keeps it invertible where f is flat."""
 PATIENCE = 10
-"""Stop after this many iterations without a smaller gradient."""
+"""Stop after this many iterations without a smaller f."""
 
 
 class NewtonSolution(NamedTuple):
@@ -47,21 +47,22 @@ def newton_solve(
     *,
     epsilon: float = 1e-2,
     ridge: float = 0.0,
-    max_iterations: int = 100,
+    max_iterations: int = 1000,
     tolerance: float = 1e-9,
     unrolled_steps: int = 3,
 ) -> NewtonSolution:
     """Minimize the penalty function of a program by Newton's method in plain torch.
 
-    No value leaves the device of the data, but for a yes or no per iteration. For programs on an accelerator, and for reading:
-    ``LPLayer`` is exact, and faster on the CPU. The result is the smoothed solution of ``LPLayer(gradient="smoothed")``, not a
-    vertex.
+    It computes in float64, and no value leaves the device of the data but for a yes or no per iteration. For programs on an
+    accelerator, and for reading: ``LPLayer`` is exact, and faster on the CPU. The result is the smoothed solution of
+    ``LPLayer(gradient="smoothed")``, not a vertex.
 
     Args:
         program: dense or sparse; it is solved densely.
         epsilon: weight of feasibility; the smaller, the nearer a vertex.
         ridge: weight of ``|x|^2 / 2``; with 0, f may have no minimum where the program is unbounded.
-        max_iterations: Newton steps before those that are differentiated.
+        max_iterations: Newton steps, at most, before those that are differentiated. A program that needs more is returned as it
+            is: look at ``residual``.
         tolerance: relative size of the gradient at which to stop.
         unrolled_steps: how many more steps are taken with a graph.
 
@@ -82,34 +83,34 @@ def newton_solve(
     penalty = _Penalty(program, epsilon, ridge)
     with torch.no_grad():
         start = _minimize(penalty, torch.zeros_like(penalty.cost), max_iterations, tolerance)
-    x = penalty.take_steps(start, unrolled_steps)
+    x = penalty.unrolled(start, unrolled_steps)
     with torch.no_grad():
         state = penalty.at(x)
-        residual = state.gradient.abs().amax(-1) / penalty.scale
-    if program.batch_size is None:
-        return NewtonSolution(x[0], (state.violation[0] / epsilon).detach(), residual[0])
-    return NewtonSolution(x, (state.violation / epsilon).detach(), residual)
+    solution = (part.to(program.c.dtype) for part in (x, state.violation / epsilon, penalty.residual(state)))
+    return NewtonSolution(*(part if program.batch_size is not None else part[0] for part in solution))
 
 
 def unrolled_newton(program: LinearProgram, start: Tensor, epsilon: float, ridge: float, steps: int) -> Tensor:
     """Return ``start`` after some Newton steps on the penalty function, attached to the graph; ``(n,)`` or ``(B, n)``."""
     batched = start if start.ndim == 2 else start[None]
-    x = _Penalty(program, epsilon, ridge).take_steps(batched, steps)
+    x = _Penalty(program, epsilon, ridge).unrolled(batched.double(), steps).to(start.dtype)
     return x if start.ndim == 2 else x[0]
 
 
 def _minimize(penalty: _Penalty, x: Tensor, max_iterations: int, tolerance: float) -> Tensor:
-    """Return the point with the least gradient that Newton's method meets."""
-    best_x, best = x, torch.full_like(penalty.scale, torch.inf)
-    waited = torch.zeros_like(best)
-    for _ in range(max_iterations):
-        residual = penalty.at(x).gradient.abs().amax(-1) / penalty.scale
-        better = residual < best
-        best, best_x = torch.where(better, residual, best), torch.where(better[:, None], x, best_x)
-        waited = torch.where(better, 0.0, waited + 1.0)
-        if bool(((best <= tolerance) | (waited > PATIENCE)).all()):
+    """Return the point with the least gradient that Newton's method meets; f falls in every step, its gradient need not."""
+    best_x, best_residual = x, torch.full_like(penalty.scale, torch.inf)
+    least_value, waited = best_residual, torch.zeros_like(best_residual)
+    for iteration in range(max_iterations + 1):
+        state = penalty.at(x)
+        residual, value = penalty.residual(state), penalty.value(x, state)
+        better = residual < best_residual
+        best_residual, best_x = torch.where(better, residual, best_residual), torch.where(better[:, None], x, best_x)
+        waited = torch.where(value < least_value, 0.0, waited + 1.0)
+        least_value = torch.minimum(value, least_value)
+        if iteration == max_iterations or bool(((best_residual <= tolerance) | (waited > PATIENCE)).all()):
             break
-        x = penalty.take_steps(x, 1)
+        x = penalty.newton_step(x, state)
     return best_x
 
 
@@ -127,14 +128,13 @@ class _State(NamedTuple):
 
 
 class _Penalty:
-    """The function f of every program of a batch."""
+    """The function f of every program of a batch, in float64."""
 
     def __init__(self, program: LinearProgram, epsilon: float, ridge: float) -> None:
-        self.constraints, self.lower, self.upper = _dense_constraints(program)
-        self.cost = program.c.expand(len(self.constraints), -1)
+        self.constraints, self.lower, self.upper = (part.double() for part in _dense_constraints(program))
+        self.cost = program.c.double().expand(len(self.constraints), -1)
         self.scale = 1.0 + self.cost.detach().abs().amax(-1)
         self.epsilon, self.ridge = epsilon, ridge
-        self.diagonal = ridge + DAMPING / epsilon
 
     def at(self, x: Tensor) -> _State:
         """Evaluate f at ``x (B, n)``."""
@@ -146,15 +146,35 @@ class _Penalty:
         pull = torch.einsum("bij,bi->bj", self.constraints, violation) / self.epsilon
         return _State(activity, above | below, violation, self.cost + self.ridge * x + pull)
 
-    def take_steps(self, x: Tensor, steps: int) -> Tensor:
-        """Return x after some Newton steps."""
-        identity = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    def value(self, x: Tensor, state: _State) -> Tensor:
+        """Return f, ``(B,)``."""
+        quadratic = self.ridge * x.square().sum(-1) + state.violation.square().sum(-1) / self.epsilon
+        return (self.cost * x).sum(-1) + 0.5 * quadratic
+
+    def residual(self, state: _State) -> Tensor:
+        """Return the largest entry of the gradient, relative to ``1 + |c|``, ``(B,)``."""
+        return state.gradient.abs().amax(-1) / self.scale
+
+    def newton_step(self, x: Tensor, state: _State) -> Tensor:
+        """Return x after a Newton step with the exact step length."""
+        active = self.constraints * state.active[..., None]
+        hessian = torch.einsum("bij,bik->bjk", active, active) / self.epsilon
+        largest = hessian.detach().diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
+        diagonal = self.ridge + DAMPING * (largest + 1.0 / self.epsilon)
+        direction = -torch.linalg.solve(hessian + torch.diag_embed(diagonal.expand_as(x)), state.gradient)
+        return x + self._exact_step_length(state, direction)[:, None] * direction
+
+    def unrolled(self, x: Tensor, steps: int) -> Tensor:
+        """Return x after some Newton steps, attached to the graph.
+
+        Where f is flat, a step from the minimizer may leave it: of a step that raises the residual only the derivative is kept.
+        """
         for _ in range(steps):
             state = self.at(x)
-            active = self.constraints * state.active[..., None]
-            hessian = torch.einsum("bij,bik->bjk", active, active) / self.epsilon + self.diagonal * identity
-            direction = -torch.linalg.solve(hessian, state.gradient)
-            x = x + self._exact_step_length(state, direction)[:, None] * direction
+            moved = self.newton_step(x, state)
+            with torch.no_grad():
+                worse = self.residual(self.at(moved)) > self.residual(state)
+            x = moved + torch.where(worse[:, None], (x - moved).detach(), 0.0)
         return x
 
     @torch.no_grad()
@@ -177,7 +197,7 @@ class _Penalty:
             (self.upper, state.activity > self.upper, change > 0.0),
         ):
             length = (bound - state.activity) / change
-            ahead = (change != 0.0) & bound.isfinite() & inequality & (length > 0.0)
+            ahead = (change != 0.0) & bound.isfinite() & inequality & (length >= 0.0)
             kinks.append(torch.where(ahead, length, torch.full_like(length, torch.inf)))
             bend = torch.where(leaves, square, torch.where(outside, -square, zero))
             bends.append(torch.where(ahead, bend, zero))

@@ -136,16 +136,12 @@ class LinearProgram:
 
     def _versions(self) -> tuple[int, ...] | None:
         """Return how often each tensor was changed in place; None if that is not known for all of them."""
-        given = (
-            self.c,
-            self.b_ub,
-            self.b_eq,
-            self.lower,
-            self.upper,
-            *(values_of(matrix) for matrix in self.matrices if matrix is not None),
-        )
-        data = [tensor for tensor in given if tensor is not None]
-        if scipy.sparse.issparse(self.A_ub) or scipy.sparse.issparse(self.A_eq) or any(t.is_inference() for t in data):
+        if any(matrix is not given for matrix, given in zip(self.matrices, (self.A_ub, self.A_eq), strict=True)):
+            # The values of torch's and scipy's sparse matrices may be copies.
+            return None
+        values = (values_of(matrix) for matrix in self.matrices if matrix is not None)
+        data = [tensor for tensor in (self.c, self.b_ub, self.b_eq, self.lower, self.upper, *values) if tensor is not None]
+        if any(tensor.is_inference() for tensor in data):
             return None
         return tuple(tensor._version for tensor in data)
 

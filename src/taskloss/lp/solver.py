@@ -80,17 +80,19 @@ def solve(
 
 def check_ridge(ridge: float) -> None:
     """Raise unless the ridge is a number of at least zero."""
-    if not ridge >= 0.0:
+    if not isinstance(ridge, int | float) or not ridge >= 0.0:
         raise ValueError(f"ridge must be a number of at least zero, got {ridge!r}")
 
 
 def checked_settings(settings: Settings) -> Settings:
-    """Return the settings, or raise an error that says what is wrong with them."""
-    check_choice("method", settings.method, LP_METHODS)
-    check_positive("epsilon", settings.epsilon)
-    check_positive("tolerance", settings.tolerance)
-    check_count("max_iterations", settings.max_iterations)
-    return settings
+    """Return the settings as plain numbers, or raise an error that says what is wrong with them."""
+    return Settings(
+        check_choice("method", settings.method, LP_METHODS),
+        check_positive("epsilon", settings.epsilon),
+        check_positive("tolerance", settings.tolerance),
+        check_count("max_iterations", settings.max_iterations),
+        settings.trace,
+    )
 
 
 def start_from(solution: Solution | None, programs: ProgramData) -> tuple[np.ndarray, np.ndarray] | None:

@@ -34,7 +34,7 @@ from taskloss.lp.interior_point.data import (
     write_activity,
     write_stationarity,
 )
-from taskloss.lp.interior_point.kkt import FULL_ACCURACY, factorize_kkt, make_kkt, solve_kkt
+from taskloss.lp.interior_point.kkt import FULL_ACCURACY, NO_REFINEMENT, factorize_kkt, make_kkt, solve_kkt
 from taskloss.lp.interior_point.termination import largest_violation, optimality
 
 AT_BOUND = 1e-9
@@ -45,10 +45,8 @@ GRADIENT_REGULARIZATION = 1e-7
 """Larger than that of the polish: dependent rows get rounding divided by it, and here nothing checks the result."""
 POLISH_ROUNDS = 8
 """Corrections of x, and of the multipliers, at most; a correction that does not halve the residual is the last."""
-PROBE_REFINEMENTS = 3
-GRADIENT_REFINEMENTS = 10
-ROUNDING = 1e-15
-"""Residual of an equation that needs no correction."""
+PROBE_REFINEMENTS = np.int64(3)
+GRADIENT_REFINEMENTS = np.int64(10)
 ACCEPTABLE = 1e-14
 """Residual that a polished pair may have, even if the pair before it had less."""
 WRONG_SIGN = 1e-13
@@ -183,10 +181,10 @@ def _polish_primal(program, kkt, x, workspace):
         for row in range(m):
             workspace.rhs_y[row] = workspace.bound[row] - workspace.activity[row] if workspace.active[row] else 0.0
         residual = largest_magnitude(workspace.rhs_y)
-        if residual <= ROUNDING or not residual <= 0.5 * residual_before:
+        if residual == 0.0 or not residual <= 0.5 * residual_before:
             break
         residual_before = residual
-        solve_kkt(program.sparsity, kkt, workspace.rhs_x, workspace.rhs_y, workspace.dx, workspace.dy, np.inf, 0)
+        solve_kkt(program.sparsity, kkt, workspace.rhs_x, workspace.rhs_y, workspace.dx, workspace.dy, np.inf, NO_REFINEMENT)
         for column in range(n):
             if not workspace.active[m + column]:
                 moved[column] += workspace.dx[column]
@@ -214,10 +212,10 @@ def _polish_dual(program, kkt, x, multipliers, workspace):
         for column in range(n):
             gradient[column] = 0.0 if workspace.active[m + column] else -gradient[column]
         residual = largest_magnitude(gradient)
-        if residual <= ROUNDING or not residual <= 0.5 * residual_before:
+        if residual == 0.0 or not residual <= 0.5 * residual_before:
             break
         residual_before = residual
-        solve_kkt(program.sparsity, kkt, gradient, workspace.rhs_y, workspace.dx, workspace.dy, np.inf, 0)
+        solve_kkt(program.sparsity, kkt, gradient, workspace.rhs_y, workspace.dx, workspace.dy, np.inf, NO_REFINEMENT)
         for row in range(m):
             if workspace.active[row]:
                 moved[row] += workspace.dy[row]

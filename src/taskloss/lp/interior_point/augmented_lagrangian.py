@@ -35,8 +35,10 @@ SIGMA_GROWTH = 4.0
 """Factor of sigma where an update did not reduce the violation to a quarter."""
 NEWTON_STEPS_PER_UPDATE = 60
 """Newton steps on one penalty function before the multipliers are updated anyway."""
-MAX_REFINEMENTS = 2
-GRADIENT_REFINEMENTS = 10
+MAX_REFINEMENTS = np.int64(2)
+"""Of a Newton step."""
+GRADIENT_REFINEMENTS = np.int64(10)
+"""Of a gradient, which nothing corrects later."""
 SMALLEST_DAMPING = 1e-12
 """Of the Newton matrix, relative to sigma: keeps it invertible where phi is flat."""
 
@@ -95,15 +97,12 @@ def _augmented_lagrangian(program, kkt, x, multipliers, sigma, max_updates, tole
     """
     updated = np.empty(len(multipliers))
     activity = np.empty(len(multipliers))
-    active = np.empty(len(multipliers), np.bool_)
     iterations = 0
     violation_before = np.inf
     is_linear = largest_magnitude(program.quadratic) == 0.0
     for _ in range(max_updates):
         budget = min(NEWTON_STEPS_PER_UPDATE, max_iterations - iterations) if max_updates > 1 else max_iterations
-        used, residual = _minimize_penalty(
-            program, kkt, x, multipliers, sigma, tolerance, budget, updated, active, trace[iterations:]
-        )
+        used, residual = _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, budget, updated, trace[iterations:])
         iterations += used
         if residual == np.inf:
             break
@@ -123,7 +122,7 @@ def _augmented_lagrangian(program, kkt, x, multipliers, sigma, max_updates, tole
 
 
 @allocating_kernel
-def _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, max_iterations, updated, active, trace):
+def _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, max_iterations, updated, trace):
     """Minimize phi from ``x`` by Newton's method; return the steps and the gradient that remains (infinite: unbounded below).
 
     Where no constraint enters or leaves the active set phi is quadratic, so a step that does not help there has met rounding, and
@@ -138,7 +137,6 @@ def _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, max_iterat
         tolerance: of the gradient.
         max_iterations: Newton steps.
         updated: ``(m + n,)``; written: the updated multipliers at the final x.
-        active: bool ``(m + n,)``; written: the active constraints there.
         trace: ``(T, n)``; the first T iterates are written.
     """
     n = len(x)
@@ -151,7 +149,7 @@ def _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, max_iterat
     zero_rows = np.zeros(size - n)
     kinks = np.empty(2 * size)
     bends = np.empty(2 * size)
-    active_before = np.zeros(size, np.bool_)
+    active, active_before = np.empty(size, np.bool_), np.zeros(size, np.bool_)
     iterations = 0
     residual_before = np.inf
     while True:

@@ -114,8 +114,10 @@ class _Solve:
         error, gap, activity = np.empty(len(x)), np.empty(len(x)), np.empty_like(multipliers)
         optimality_batch(self.given, self.all_items, x, multipliers, error, gap)
         activity_batch(self.given, x, activity)
-        distance = AT_BOUND / (self.equilibration.constraint_scale() * self.equilibration.bound_scale[:, None])
-        at_lower, at_upper = constraints_at_bounds(self.given, activity, multipliers, distance)
+        # Distances may overflow where the data are near the smallest numbers.
+        with np.errstate(over="ignore", invalid="ignore"):
+            distance = AT_BOUND / (self.equilibration.constraint_scale() * self.equilibration.bound_scale[:, None])
+            at_lower, at_upper = constraints_at_bounds(self.given, activity, multipliers, distance)
         # A solution must be one of the scaled and of the given program.
         error = np.maximum(self.error, error)
         self.status[(self.status == Status.OPTIMAL) & ~(error <= self.settings.tolerance)] = Status.ITERATION_LIMIT
@@ -128,7 +130,7 @@ class _Solve:
             error=error,
             gap=gap,
             iterations=self.iterations,
-            unique=self.unique,
+            unique=self.unique & (self.status == Status.OPTIMAL),
             statuses=self.status,
             certificates=self.certificates,
             traces=self._unscaled_traces() if self.settings.trace else [],

@@ -20,6 +20,8 @@ from taskloss.lp.interior_point.ldl import factorize, solve_factorized
 
 FULL_ACCURACY = 1e-13
 """Relative residual at which refinement ends, where nothing else is asked for."""
+NO_REFINEMENT = np.int64(0)
+"""Numbers of refinements are numpy's: numba would compile the solver once for each constant Python integer."""
 
 
 class KKTSystem(NamedTuple):

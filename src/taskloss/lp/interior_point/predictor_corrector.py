@@ -28,7 +28,7 @@ import numpy as np
 
 from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.lp.interior_point.data import copy_values, largest_magnitude, program_of, write_activity
-from taskloss.lp.interior_point.kkt import factorize_kkt, make_kkt, solve_kkt
+from taskloss.lp.interior_point.kkt import NO_REFINEMENT, factorize_kkt, make_kkt, solve_kkt
 from taskloss.lp.interior_point.termination import smallest_gap_scale
 from taskloss.lp.interior_point.variables import (
     Bounds,
@@ -51,7 +51,7 @@ from taskloss.lp.interior_point.variables import (
 
 PATIENCE = 25
 """Stop after this many iterations without progress."""
-MAX_REFINEMENTS = 10
+MAX_REFINEMENTS = np.int64(10)
 """Of a direction; badly conditioned programs need more than two."""
 MAX_FACTORIZATIONS = 6
 """Per iteration, each with more regularization than the one before."""
@@ -209,7 +209,7 @@ def _follow_central_path(
             copy_values(variables.x, best_x)
             copy_values(residuals.multipliers, best_multipliers)
         if 0 < iteration <= len(trace):
-            copy_values(variables.x, trace[iteration - 1])
+            copy_values(variables.x if error < np.inf else best_x, trace[iteration - 1])
         diverged = error == np.inf or (error > 1e3 * best_error and best_error < 1e-4)
         stalled = iteration - last_progress > PATIENCE
         if best_error <= tolerance or diverged or stalled or iteration >= max_iterations:
@@ -361,7 +361,7 @@ def _initialize(program, kkt, workspace):
     write_activity(program, x, activity)
     for row in range(m):
         workspace.rhs_y[row] = middle[row] - activity[row]
-    solve_kkt(sparsity, kkt, middle[m:], workspace.rhs_y, x, y, np.inf, 0)
+    solve_kkt(sparsity, kkt, middle[m:], workspace.rhs_y, x, y, np.inf, NO_REFINEMENT)
     write_activity(program, x, activity)
     # Least-norm multipliers of stationarity.
     multipliers = workspace.residuals.multipliers
@@ -369,7 +369,7 @@ def _initialize(program, kkt, workspace):
         workspace.rhs_x[column] = -program.cost[column]
     for row in range(m):
         workspace.rhs_y[row] = 0.0
-    solve_kkt(sparsity, kkt, workspace.rhs_x, workspace.rhs_y, multipliers[m:], multipliers[:m], np.inf, 0)
+    solve_kkt(sparsity, kkt, workspace.rhs_x, workspace.rhs_y, multipliers[m:], multipliers[:m], np.inf, NO_REFINEMENT)
     _push_inside(bounds, activity, multipliers, variables)
     for row in range(m):
         y[row] = multipliers[row] if bounds.equality[row] > 0.0 else 0.0
