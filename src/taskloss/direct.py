@@ -152,12 +152,13 @@ def _evaluate_now(
     result = values.astype(array.dtype).reshape(inference.values_shape) if reduction == "none" else np.array(total, array.dtype)
     value = torch.from_numpy(result)
     gradient = torch.from_numpy(step.gradient(share) if with_gradient and step is not None else np.empty(0, array.dtype))
-    owner = torch.from_numpy(inference.owner() if with_gradient and value.ndim else np.empty(0, np.int64))
+    owner = torch.from_numpy(inference.owner()) if with_gradient and value.ndim else _NO_OWNER
     if scores.is_cpu:
         return value, gradient, owner
     return value.to(scores.device), gradient.to(scores.device), owner.to(scores.device)
 
 
+_NO_OWNER = torch.empty(0, dtype=torch.int64)
 _evaluate = torch.library.custom_op("taskloss::evaluate", _evaluate_now, mutates_args=())
 
 

@@ -8,9 +8,9 @@ from taskloss.kernels._numba import kernel
 from taskloss.kernels.sums import order_free_sum
 
 
-def filled(count: int, value: float) -> np.ndarray:
-    """Return a float64 array of one value; for a few items ``np.full`` and ``np.ones`` take several times as long."""
-    array = np.empty(count)
+def filled(count: int, value: float, dtype: type = np.float64) -> np.ndarray:
+    """Return an array of one value; for a few items ``np.full`` and ``np.ones`` take several times as long."""
+    array = np.empty(count, dtype)
     array.fill(value)
     return array
 

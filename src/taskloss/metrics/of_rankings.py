@@ -9,13 +9,13 @@ import functools
 
 import numpy as np
 
+from taskloss.kernels.items import filled
 from taskloss.kernels.ranking import interleaving, majorant, single_row, values
 from taskloss.layout import Rankings
 
 
-def cut(rankings: Rankings, at: int | None) -> np.ndarray:
-    """Return the last rank that counts, int64 ``(R,)``: ``at``, or the rank of the last sample."""
-    return rankings.sizes if at is None else np.full(len(rankings.sizes), at, np.int64)
+NO_CUT = 2**62
+"""A rank beyond every list."""
 
 
 def reachable(rankings: Rankings, at: int | None) -> np.ndarray:
@@ -25,8 +25,7 @@ def reachable(rankings: Rankings, at: int | None) -> np.ndarray:
 
 def average_precision(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the mean precision at the thresholds of the positives."""
-    total = interleaving.average_precision(rankings.lists, rankings.at_or_above, cut(rankings, at))
-    return total / reachable(rankings, at)
+    return interleaving.average_precision(rankings.lists, rankings.at_or_above, rankings.relevant, at or NO_CUT)
 
 
 def band_auc(rankings: Rankings, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -68,7 +67,7 @@ def _discount_sums(count: int) -> np.ndarray:
 
 def ndcg(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the discounted gain of the positives divided by that of a perfect list."""
-    gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, cut(rankings, at))
+    gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, at or NO_CUT)
     return gains / ideal_gains(rankings, at)
 
 
@@ -101,7 +100,7 @@ def negatives_a_positive(precision: float) -> float:
 def top(rankings: Rankings, k: float) -> np.ndarray:
     """Return k as a count, or as a fraction of each list rounded down to at least 1; int64 ``(R,)``."""
     if isinstance(k, int):
-        return np.full(len(rankings.sizes), k, np.int64)
+        return filled(len(rankings.positives), k, np.int64)
     return np.maximum(np.floor(k * rankings.sizes + 1e-9), 1.0).astype(np.int64)
 
 
