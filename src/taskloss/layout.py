@@ -29,8 +29,8 @@ import torch
 
 from taskloss import _checks
 from taskloss.kernels.items import filled
-from taskloss.kernels.ranking.reading import read_labels, read_lists
-from taskloss.kernels.sort import IGNORED, TwoLists
+from taskloss.kernels.ranking.reading import read_lists
+from taskloss.kernels.sort import IGNORED, TwoLists, read_labels
 
 
 @dataclass(eq=False)

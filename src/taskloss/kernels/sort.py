@@ -15,6 +15,9 @@ from taskloss.kernels._numba import inlined_kernel, kernel
 
 NEGATIVE, POSITIVE, IGNORED = 0, 1, 2
 
+MANY_SAMPLES = 4096
+"""From here on numpy's sort is the fastest. For fewer samples calls take longer than the work: kernels sort by themselves."""
+
 
 class TwoLists(NamedTuple):
     """The samples of R rankings, split by label; within a ranking from the highest score to the lowest.
@@ -50,6 +53,26 @@ def scores_of(lists, r):
     s = lists.positives[lists.positive_start[r] : lists.positive_start[r + 1]]
     t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
     return s, t
+
+
+@kernel
+def read_labels(target, ignore, ignored):
+    """Return labels, uint8 ``(n,)``, and whether every target is 0, 1 or ignored.
+
+    Args:
+        target: array ``(n,)`` of any real type.
+        ignore: whether targets equal to ``ignored`` are left out.
+        ignored: a whole number.
+    """
+    labels = np.empty(len(target), np.uint8)
+    known = True
+    for i in range(len(target)):
+        if ignore and target[i] == ignored:
+            labels[i] = IGNORED
+        else:
+            labels[i] = target[i] == 1
+            known &= (target[i] == 1) | (target[i] == 0)
+    return labels, known
 
 
 def split_by_label(scores: np.ndarray, labels: np.ndarray, owner: np.ndarray, rankings: int) -> TwoLists:

@@ -1,4 +1,4 @@
-"""Reading rankings: labels, sorted lists, and counts."""
+"""Reading rankings: sorted lists and counts."""
 
 from __future__ import annotations
 
@@ -6,31 +6,7 @@ import numpy as np
 
 from taskloss.kernels._numba import kernel
 from taskloss.kernels.ranking.interleaving import natural_counts
-from taskloss.kernels.sort import IGNORED, TwoLists, deal, pack, scores_of, split_by_label
-
-# numpy's sort is the fastest on many samples; for a few its call, and one call per step of the reading, take longer than the work.
-_MANY_SAMPLES = 4096
-
-
-@kernel
-def read_labels(target, ignore, ignored):
-    """Return labels, uint8 ``(n,)``, and whether every target is 0, 1 or ignored.
-
-    Args:
-        target: array ``(n,)`` of any real type.
-        ignore: whether targets equal to ``ignored`` are left out.
-        ignored: a whole number.
-    """
-    labels = np.empty(len(target), np.uint8)
-    known = True
-    for i in range(len(target)):
-        if ignore and target[i] == ignored:
-            labels[i] = IGNORED
-        else:
-            labels[i] = target[i] == 1
-            known &= (target[i] == 1) | (target[i] == 0)
-    return labels, known
-
+from taskloss.kernels.sort import MANY_SAMPLES, TwoLists, deal, pack, read_labels, scores_of, split_by_label
 
 def read_lists(
     scores: np.ndarray, target: np.ndarray, ignore: bool, ignored: int, owner: np.ndarray, rankings: int
@@ -39,7 +15,7 @@ def read_lists(
 
     Args:
         scores: float32 or float64 ``(n,)``; of ignored samples any values.
-        target: as in :func:`read_labels`, like the next two.
+        target: as in :func:`~taskloss.kernels.sort.read_labels`, like the next two.
         ignore: see there.
         ignored: see there.
         owner: int64 ``(n,)``, the ranking of each sample; empty when there is only one ranking.
@@ -48,7 +24,7 @@ def read_lists(
     Returns:
         The samples as two lists, the results of :func:`_count`, and whether every target is 0, 1 or ignored.
     """
-    if scores.dtype == np.float32 and len(scores) < _MANY_SAMPLES:
+    if scores.dtype == np.float32 and len(scores) < MANY_SAMPLES:
         fields, counts, known = _read_few(scores, target, ignore, ignored, owner, rankings)
         return TwoLists(*fields), *counts, known
     labels, known = read_labels(target, ignore, ignored)
