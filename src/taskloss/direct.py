@@ -148,9 +148,12 @@ def _evaluate_now(
     )
     inference = task_of(task).read(array, to_numpy(target), call)
     values, step = RULES[rule](inference, epsilon, with_gradient)
-    values, share, total = weigh_items(values, inference.defined, inference.weights, reduction == "mean")
-    result = values.astype(array.dtype).reshape(inference.values_shape) if reduction == "none" else np.array(total, array.dtype)
-    value = torch.from_numpy(result)
+    share, total = weigh_items(values, inference.defined, inference.weights, reduction == "mean")
+    if reduction == "none":
+        values = np.where(inference.defined, values, 0.0) * share
+        value = torch.from_numpy(values.astype(array.dtype).reshape(inference.values_shape))
+    else:
+        value = torch.from_numpy(np.array(total, array.dtype))
     gradient = torch.from_numpy(step.gradient(share) if with_gradient and step is not None else np.empty(0, array.dtype))
     owner = torch.from_numpy(inference.owner()) if with_gradient and value.ndim else _NO_OWNER
     if scores.is_cpu:
@@ -318,7 +321,8 @@ class _TaskLossModule(nn.Module):
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
         rule, epsilon = self._rule()
-        return task_loss(scores, target, handle_of(self.task), rule, epsilon, **{**self.settings, **options})
+        settings = {**self.settings, **options} if self.settings and options else options or self.settings
+        return task_loss(scores, target, handle_of(self.task), rule, epsilon, **settings)
 
     def extra_repr(self) -> str:
         return ", ".join([repr(self.task), *(f"{name}={value!r}" for name, value in self.settings.items())])

@@ -57,7 +57,7 @@ def grid(task: tl.Task, positives: int, negatives: int) -> np.ndarray:
     tallies = labelings.tallies._replace(
         positives=np.full(len(a), labelings.tallies.positives[0]), negatives=np.full(len(a), labelings.tallies.negatives[0])
     )
-    losses = task.loss_of(labelings._replace(tallies=tallies), a, b)
+    losses = task.loss_of(type(labelings)(labelings.samples, tallies), a, b)
     return losses.reshape(positives + 1, negatives + 1)
 
 
@@ -73,8 +73,8 @@ def check(task: tl.Task, scores: np.ndarray, labels: np.ndarray, weight: float, 
     # The thresholds say the same as the counts, apart from samples at zero.
     thresholds = answer.thresholds
     for chosen, count, threshold, share in (
-        (labels, a, thresholds[0, 0], thresholds[1, 0]),
-        (~labels, b, thresholds[2, 0], thresholds[3, 0]),
+        (labels, a, thresholds.positive[0], thresholds.positive_share[0]),
+        (~labels, b, thresholds.negative[0], thresholds.negative_share[0]),
     ):
         marked = (scores[chosen] > threshold).sum() + share * (scores[chosen] == threshold).sum()
         assert abs(marked - count) <= 1e-9 + (scores[chosen] == 0).sum()

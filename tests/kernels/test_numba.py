@@ -45,11 +45,11 @@ def run_program(program: str, tree: Path, cache: str) -> str:
 
 POOLING_PROGRAM = """
 import numpy as np
-from taskloss.kernels.ranking.isotonic import augment_convex
+from taskloss.kernels.ranking.isotonic import _pool_rankings, augment_convex
 from taskloss.kernels.sort import split_by_label
 from taskloss.kernels.ranking.terms import AVERAGE_PRECISION
 lists = split_by_label(np.linspace(1, 0, 40), (np.arange(40) % 3 == 0).astype(np.uint8), np.empty(0, np.int64), 1)
-print(augment_convex(lists, AVERAGE_PRECISION, np.array([1.0]))[0].tolist(), sum(augment_convex.stats.cache_hits.values()))
+print(augment_convex(lists, AVERAGE_PRECISION, np.array([1.0]))[0].tolist(), sum(_pool_rankings.stats.cache_hits.values()))
 """
 
 

@@ -26,7 +26,7 @@ def weigh_items(values, defined, weights, mean):
         mean: whether to divide the weights by their sum, where that is not zero.
 
     Returns:
-        The weighted values ``(R,)``, the weights ``(R,)``, and the sum of the weighted values. Sums do not depend on the order.
+        The weights, float64 ``(R,)``, and the sum of the weighted values. Sums do not depend on the order.
     """
     weighted, share = np.zeros(len(values)), np.zeros(len(values))
     for r in range(len(values)):
@@ -37,4 +37,4 @@ def weigh_items(values, defined, weights, mean):
         if total != 0.0:
             share[r] /= total
         weighted[r] = (values[r] if defined[r] else 0.0) * share[r]
-    return weighted, share, order_free_sum(weighted)
+    return share, order_free_sum(weighted)

@@ -54,21 +54,20 @@ def recall_at_fpr(rankings: Rankings, fpr: float) -> np.ndarray:
 def ideal_gains(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the discounted gain of a perfect list, ``sum_{r <= R} d(r)``."""
     count = reachable(rankings, at).astype(np.int64)
-    return _discount_sums(int(count.max(initial=1)))[count - 1]
+    return _discount_sums(max(count.tolist(), default=1).bit_length())[count]
 
 
 @functools.lru_cache(maxsize=2)
-def _discount_sums(count: int) -> np.ndarray:
-    """Return ``sum_{r <= R} d(r)`` for R = 1..count; cached, since a loss needs it several times in each step."""
-    sums = np.cumsum(1.0 / np.log2(np.arange(2, count + 2)))
+def _discount_sums(bits: int) -> np.ndarray:
+    """Return ``sum_{r <= R} d(r)`` for R from 0 to ``2**bits - 1``; cached, since every step of a loss needs it."""
+    sums = np.concatenate((np.zeros(1), np.cumsum(1.0 / np.log2(np.arange(2, 2**bits + 1)))))
     sums.setflags(write=False)
     return sums
 
 
 def ndcg(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the discounted gain of the positives divided by that of a perfect list."""
-    gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, at or NO_CUT)
-    return gains / ideal_gains(rankings, at)
+    return values.ndcg(rankings.lists, rankings.above, rankings.at_or_above, ideal_gains(rankings, at), at or NO_CUT)
 
 
 def reciprocal_rank(rankings: Rankings) -> np.ndarray:

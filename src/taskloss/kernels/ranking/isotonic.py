@@ -22,12 +22,17 @@ import numpy as np
 
 from taskloss.kernels._numba import inlined_kernel, kernel
 from taskloss.kernels.ranking.terms import drop, row_drop
-from taskloss.kernels.sort import scores_of
+from taskloss.kernels.sort import TwoLists, scores_of
+
+
+def augment_convex(lists: TwoLists, metric: int, loss_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and greatest maximizing counts for ``loss_weight > 0``; ``metric`` is an integer of ``terms.py``."""
+    return _pool_rankings(lists, metric, loss_weight)
 
 
 @kernel
-def augment_convex(lists, metric, loss_weight):
-    """Return the least and greatest maximizing counts for ``loss_weight > 0``; ``metric`` is an integer of ``terms.py``."""
+def _pool_rankings(lists, metric, loss_weight):
+    """Do what :func:`augment_convex` does."""
     least, greatest = np.empty(len(lists.positives), np.int64), np.empty(len(lists.positives), np.int64)
     for r in range(len(loss_weight)):
         rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
