@@ -13,7 +13,6 @@ from taskloss.kernels.items import filled
 from taskloss.kernels.ranking import interleaving, majorant, single_row, values
 from taskloss.layout import Rankings
 
-
 NO_CUT = 2**62
 """A rank beyond every list."""
 

@@ -103,7 +103,7 @@ class ConvexRankingTask(RankingTask):
         if self.at is not None:
             cut = self._cut(rankings)
             return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, cut, pull)
-        if np.count_nonzero(worth < 0):
+        if min(worth.tolist(), default=0.0) < 0.0:
             return self.augment_down(rankings, pull)
         return isotonic.augment_convex(rankings.lists, self.metric, pull)
 

@@ -88,9 +88,7 @@ def cost_limits(metric, weight, tallies, positive_weight, negative_weight, beta2
 
 
 @kernel
-def augment_labelings(
-    metric, weight, costs, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division
-):
+def augment_labelings(metric, weight, costs, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division):
     """Return the best labelings for ``weight``.
 
     Args:

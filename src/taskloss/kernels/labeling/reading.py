@@ -57,7 +57,7 @@ def augment(
     beta2: float,
     zero_division: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the results of :func:`~taskloss.kernels.labeling.flips.augment_labelings` for samples; ``weights`` of both labels."""
+    """Return the results of :func:`augment_labelings` for samples; ``weights`` are those of positives and of negatives."""
     if len(samples.scores) < MANY_SAMPLES:
         return _augment_few(metric, weight, samples, tallies, *weights, beta2, zero_division)
     values, start, stop = _collect(metric, weight, samples, tallies, *weights, beta2)
@@ -72,9 +72,7 @@ def _augment_few(metric, weight, samples, tallies, positive_weight, negative_wei
     for label in range(2):
         for r in range(start.shape[1]):
             values[start[label, r] : stop[label, r]].sort()
-    return augment_labelings(
-        metric, weight, values, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division
-    )
+    return augment_labelings(metric, weight, values, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division)
 
 
 @kernel

@@ -4,8 +4,8 @@ The best labeling with given numbers of true and false positives gives label 1 t
 highest scores. So an answer is one threshold for positives and one for negatives: above it the label is 1, below it 0, and at
 it samples have a mean label, the *share*. The prediction has the threshold 0 and the share 1/2; the truth has the thresholds
 ``-inf`` for positives and ``inf`` for negatives. The *thresholds* of R answers are the rows of one array, float64 ``(4, R)``:
-threshold and share of the positives, threshold and share of the negatives. To *flip* a sample is to label it otherwise than the prediction does. No
-pass needs the samples in any order, so only samples that may flip are ever sorted.
+threshold and share of the positives, threshold and share of the negatives. To *flip* a sample is to label it otherwise than the
+prediction does. No pass needs the samples in any order, so only samples that may flip are ever sorted.
 """
 
 from __future__ import annotations

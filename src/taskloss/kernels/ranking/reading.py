@@ -8,6 +8,7 @@ from taskloss.kernels._numba import kernel
 from taskloss.kernels.ranking.interleaving import natural_counts
 from taskloss.kernels.sort import MANY_SAMPLES, TwoLists, deal, pack, read_labels, scores_of, split_by_label
 
+
 def read_lists(
     scores: np.ndarray, target: np.ndarray, ignore: bool, ignored: int, owner: np.ndarray, rankings: int
 ) -> tuple[TwoLists, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool, bool]:
