@@ -66,7 +66,7 @@ class CallOptions(LossOptions, total=False):
 
 
 class Step(NamedTuple):
-    """The gradient ``factor * (psi(answer) - psi(reference))``."""
+    """The gradient ``factor * (psi(answer) - psi(reference))``, where the caller multiplies the shares by the factor."""
 
     inference: Inference[Any]
     answer: Any
@@ -74,8 +74,8 @@ class Step(NamedTuple):
     factor: float
 
     def gradient(self, share: np.ndarray) -> np.ndarray:
-        """Return the gradient, with the share of each item in the result."""
-        return self.inference.feature_difference(self.answer, self.reference, self.factor * share)
+        """Return the gradient, with ``factor`` times the share of each item in the result."""
+        return self.inference.feature_difference(self.answer, self.reference, share)
 
 
 Rule = Callable[[Any, float, bool], tuple[np.ndarray, Step | Objective | None]]
@@ -148,16 +148,21 @@ def _evaluate_now(
     )
     inference = task_of(task).read(array, to_numpy(target), call)
     values, step = RULES[rule](inference, epsilon, with_gradient)
-    values, share, total = weigh_items(values, inference.defined, inference.weights, reduction == "mean")
-    result = values.astype(array.dtype).reshape(inference.values_shape) if reduction == "none" else np.array(total, array.dtype)
-    value = torch.from_numpy(result)
+    factor = step.factor if isinstance(step, Step) else 1.0
+    share, total = weigh_items(values, inference.defined, inference.weights, reduction == "mean", factor)
+    if reduction == "none":
+        values = np.where(inference.defined, values, 0.0) * inference.weights
+        value = torch.from_numpy(values.astype(array.dtype).reshape(inference.values_shape))
+    else:
+        value = torch.from_numpy(np.array(total, array.dtype))
     gradient = torch.from_numpy(step.gradient(share) if with_gradient and step is not None else np.empty(0, array.dtype))
-    owner = torch.from_numpy(inference.owner() if with_gradient and value.ndim else np.empty(0, np.int64))
+    owner = torch.from_numpy(inference.owner()) if with_gradient and value.ndim else _NO_OWNER
     if scores.is_cpu:
         return value, gradient, owner
     return value.to(scores.device), gradient.to(scores.device), owner.to(scores.device)
 
 
+_NO_OWNER = torch.empty(0, dtype=torch.int64)
 _evaluate = torch.library.custom_op("taskloss::evaluate", _evaluate_now, mutates_args=())
 
 
@@ -241,7 +246,8 @@ class ScaledGradient(torch.autograd.Function):
         if owner is not None and owner.numel():
             factor = grad_values.reshape(-1)[owner].reshape(gradient.shape)
         # Multiply first, cast last: a float16 gradient of a large batch would flush to zero before a GradScaler could lift it.
-        return (gradient * factor).to(scores.dtype)
+        product = gradient * factor
+        return product if product.dtype == scores.dtype else product.to(scores.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -317,7 +323,8 @@ class _TaskLossModule(nn.Module):
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
         rule, epsilon = self._rule()
-        return task_loss(scores, target, handle_of(self.task), rule, epsilon, **{**self.settings, **options})
+        settings = {**self.settings, **options} if self.settings and options else options or self.settings
+        return task_loss(scores, target, handle_of(self.task), rule, epsilon, **settings)
 
     def extra_repr(self) -> str:
         return ", ".join([repr(self.task), *(f"{name}={value!r}" for name, value in self.settings.items())])

@@ -29,7 +29,7 @@ import numpy as np
 
 from taskloss import _checks, _output_checks
 from taskloss.class_layout import class_values_shape
-from taskloss.kernels.labeling.reading import count_samples
+from taskloss.kernels.labeling.reading import count_samples, read_samples
 from taskloss.kernels.labeling.samples import Samples, Tallies, one_vs_rest
 from taskloss.layout import Layout, binary_labels, lay_out, values_shape
 
@@ -96,13 +96,18 @@ def read_labelings(
     layout = lay_out(scores.shape, labeled_dims(scores.shape, target.shape, dims), groups)
     if classes:
         labels, ignored = _labels_of_classes(scores.shape, target, ignore_index)
-        kept = None if ignored is None else np.broadcast_to(~np.expand_dims(ignored, 1), scores.shape)
+        samples = Samples(scores.ravel(), labels.ravel(), layout.run_owner)
+        tallies, nonempty, finite = count_samples(samples, layout.rankings)
+        if not finite:
+            kept = None if ignored is None else np.broadcast_to(~np.expand_dims(ignored, 1), scores.shape)
+            _checks.check_finite(scores, kept)
     else:
-        labels, kept = binary_labels(target, ignore_index)
-    samples = Samples(scores.ravel(), labels.ravel(), layout.run_owner)
-    tallies, nonempty, finite = count_samples(samples, layout.rankings)
-    if not finite:
-        _checks.check_finite(scores, kept)
+        labels, known, tallies, nonempty, finite = read_samples(
+            scores.ravel(), target.ravel(), ignore_index is not None, ignore_index or 0, layout.run_owner, layout.rankings
+        )
+        samples = Samples(scores.ravel(), labels, layout.run_owner)
+        if not (known and finite):
+            _checks.check_finite(scores, binary_labels(target, ignore_index)[1])
     return layout, Labelings(samples, Tallies(*tallies), nonempty)
 
 

@@ -29,8 +29,8 @@ import torch
 
 from taskloss import _checks
 from taskloss.kernels.items import filled
-from taskloss.kernels.ranking.reading import read_labels, read_lists
-from taskloss.kernels.sort import IGNORED, TwoLists
+from taskloss.kernels.ranking.reading import read_lists
+from taskloss.kernels.sort import IGNORED, TwoLists, read_labels
 
 
 @dataclass(eq=False)
@@ -184,12 +184,11 @@ def read_rankings(
     """Check binary relevance in any calling form, sort each ranking and count."""
     _checks.check_shapes(scores, target)
     layout = lay_out(scores.shape, ranked_dims(dims), groups)
-    labels, kept = binary_labels(target, ignore_index)
-    lists, above, at_or_above, positives, negatives, relevant, defined, finite = read_lists(
-        scores.ravel(), labels.ravel(), layout.owner, layout.rankings
+    lists, above, at_or_above, positives, negatives, relevant, defined, finite, known = read_lists(
+        scores.ravel(), target.ravel(), ignore_index is not None, ignore_index or 0, layout.owner, layout.rankings
     )
-    if not finite:
-        _checks.check_finite(scores, kept)
+    if not (known and finite):
+        _checks.check_finite(scores, binary_labels(target, ignore_index)[1])
     if num_relevant is not None:
         counts = _relevant_counts(layout, positives, num_relevant)
         relevant, defined = np.maximum(counts, 1.0), defined | (counts != positives)

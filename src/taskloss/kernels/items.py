@@ -8,15 +8,15 @@ from taskloss.kernels._numba import kernel
 from taskloss.kernels.sums import order_free_sum
 
 
-def filled(count: int, value: float) -> np.ndarray:
-    """Return a float64 array of one value; for a few items ``np.full`` and ``np.ones`` take several times as long."""
-    array = np.empty(count)
+def filled(count: int, value: float, dtype: type = np.float64) -> np.ndarray:
+    """Return an array of one value; for a few items ``np.full`` and ``np.ones`` take several times as long."""
+    array: np.ndarray = np.empty(count, dtype)
     array.fill(value)
     return array
 
 
 @kernel
-def weigh_items(values, defined, weights, mean):
+def weigh_items(values, defined, weights, mean, factor):
     """Weigh the values of R items; undefined items have the weight zero.
 
     Args:
@@ -24,9 +24,10 @@ def weigh_items(values, defined, weights, mean):
         defined: bool ``(R,)``.
         weights: float64 ``(R,)``, at least zero.
         mean: whether to divide the weights by their sum, where that is not zero.
+        factor: what the returned weights are multiplied by.
 
     Returns:
-        The weighted values ``(R,)``, the weights ``(R,)``, and the sum of the weighted values. Sums do not depend on the order.
+        The weights times ``factor``, float64 ``(R,)``, and the sum of the weighted values. Sums do not depend on the order.
     """
     weighted, share = np.zeros(len(values)), np.zeros(len(values))
     for r in range(len(values)):
@@ -37,4 +38,5 @@ def weigh_items(values, defined, weights, mean):
         if total != 0.0:
             share[r] /= total
         weighted[r] = (values[r] if defined[r] else 0.0) * share[r]
-    return weighted, share, order_free_sum(weighted)
+        share[r] *= factor
+    return share, order_free_sum(weighted)

@@ -15,6 +15,9 @@ from taskloss.kernels._numba import inlined_kernel, kernel
 
 NEGATIVE, POSITIVE, IGNORED = 0, 1, 2
 
+MANY_SAMPLES = 4096
+"""From here on numpy's sort is the fastest. For fewer samples calls take longer than the work: kernels sort by themselves."""
+
 
 class TwoLists(NamedTuple):
     """The samples of R rankings, split by label; within a ranking from the highest score to the lowest.
@@ -52,6 +55,26 @@ def scores_of(lists, r):
     return s, t
 
 
+@kernel
+def read_labels(target, ignore, ignored):
+    """Return labels, uint8 ``(n,)``, and whether every target is 0, 1 or ignored.
+
+    Args:
+        target: array ``(n,)`` of any real type.
+        ignore: whether targets equal to ``ignored`` are left out.
+        ignored: a whole number.
+    """
+    labels = np.empty(len(target), np.uint8)
+    known = True
+    for i in range(len(target)):
+        if ignore and target[i] == ignored:
+            labels[i] = IGNORED
+        else:
+            labels[i] = target[i] == 1
+            known &= (target[i] == 1) | (target[i] == 0)
+    return labels, known
+
+
 def split_by_label(scores: np.ndarray, labels: np.ndarray, owner: np.ndarray, rankings: int) -> TwoLists:
     """Sort flat ``scores`` and distribute them to the two lists of each ranking.
 
@@ -67,105 +90,81 @@ def split_by_label(scores: np.ndarray, labels: np.ndarray, owner: np.ndarray, ra
     >>> lists.positives.tolist(), lists.negatives.tolist()
     ([0.5, 0.1], [0.9])
     """
-    if rankings == 1:
-        positive_start = np.array([0, np.count_nonzero(labels == POSITIVE)])
-        negative_start = np.array([0, np.count_nonzero(labels == NEGATIVE)])
-    else:
-        positive_start, negative_start = _starts(labels, owner, rankings)
-    lists = TwoLists(
-        positives=np.empty(positive_start[-1]),
-        negatives=np.empty(negative_start[-1]),
-        positive_index=np.empty(positive_start[-1], np.int64),
-        negative_index=np.empty(negative_start[-1], np.int64),
-        positive_start=positive_start,
-        negative_start=negative_start,
-    )
     packed = scores.dtype == np.float32 and len(scores) < 2**31
+    keys, *starts = pack(scores, labels, owner, rankings, packed)
     if packed:
-        keys = _pack(scores, labels, positive_start[-1] + negative_start[-1])
         keys.sort()
     else:
         keys = np.argsort(-scores).view(np.uint64)
-    _distribute(keys, packed, scores, labels, owner, positive_start[:-1].copy(), negative_start[:-1].copy(), *lists[:4])
-    return lists
+    return TwoLists(*deal(keys, packed, scores, labels, owner, *starts), *starts)
 
 
 @kernel
-def _starts(labels, owner, rankings):
-    """Return where each ranking begins in the lists of positives and of negatives, each ``(R + 1,)``."""
-    positive_start = np.zeros(rankings + 1, np.int64)
-    negative_start = np.zeros(rankings + 1, np.int64)
+def pack(scores, labels, owner, rankings, packed):
+    """Return the sort keys of the samples that are not ignored, and where the two lists of each ranking begin.
+
+    Args:
+        scores: float32 ``(n,)``, or float64 if not ``packed``.
+        labels: uint8 ``(n,)``.
+        owner: the ranking of each sample, int64 ``(n,)``; empty when there is only one ranking.
+        rankings: the number R of rankings.
+        packed: whether keys are wanted; otherwise there are none.
+
+    Returns:
+        Keys, uint64, ascending where the score descends: the upper 32 bits are the score, order reversed; below them 1 bit of
+        label and 31 bits of index. The starts of the lists of positives and of negatives, int64 ``(R + 1,)`` each.
+    """
+    positive_start, negative_start = np.zeros(rankings + 1, np.int64), np.zeros(rankings + 1, np.int64)
     for i in range(len(labels)):
-        if labels[i] == POSITIVE:
-            positive_start[owner[i] + 1] += 1
-        elif labels[i] == NEGATIVE:
-            negative_start[owner[i] + 1] += 1
+        r = owner[i] if len(owner) > 0 else 0
+        positive_start[r + 1] += labels[i] == POSITIVE
+        negative_start[r + 1] += labels[i] == NEGATIVE
     for r in range(rankings):
         positive_start[r + 1] += positive_start[r]
         negative_start[r + 1] += negative_start[r]
-    return positive_start, negative_start
+    keys = np.empty(positive_start[-1] + negative_start[-1] if packed else 0, np.uint64)
+    if packed:
+        # Adding zero turns -0.0 into 0.0: the two are one score, so they must be one key.
+        bits = (scores + np.float32(0.0)).view(np.uint32)
+        kept = 0
+        for i in range(len(scores)):
+            if labels[i] != IGNORED:
+                key = np.uint64(_reversed_bits(bits[i])) << np.uint64(32)
+                keys[kept] = key | (np.uint64(labels[i]) << np.uint64(31)) | np.uint64(i)
+                kept += 1
+    return keys, positive_start, negative_start
 
 
-@kernel
-def _pack(scores, labels, count):
-    """Return one uint64 key for each of the ``count`` samples that are not ignored, ascending where the score descends.
-
-    The upper 32 bits are the score, order reversed; below them 1 bit of label and 31 bits of index.
-    """
-    keys = np.empty(count, np.uint64)
-    # Adding zero turns -0.0 into 0.0: the two are one score, so they must be one key.
-    bits = (scores + np.float32(0.0)).view(np.uint32)
-    filled = 0
-    for i in range(len(scores)):
-        if labels[i] != IGNORED:
-            keys[filled] = (np.uint64(_flip(bits[i])) << np.uint64(32)) | (np.uint64(labels[i]) << np.uint64(31)) | np.uint64(i)
-            filled += 1
-    return keys
-
-
-@kernel
-def _flip(word):
-    """Map the bits of a float to an integer of reversed order, or back: the map is its own inverse."""
+@inlined_kernel
+def _reversed_bits(word):
+    """Return the bits of a float32 as an integer that falls as the float rises; the map is its own inverse."""
     return word if word & np.uint32(0x80000000) else np.uint32(0x7FFFFFFF) - word
 
 
 @kernel
-def _distribute(
-    keys, packed, scores, labels, owner, next_positive, next_negative, positives, negatives, positive_index, negative_index
-):
-    """Append each sample to its list, in the order of the sorted keys.
+def deal(keys, packed, scores, labels, owner, positive_start, negative_start):
+    """Append each sample to its list, in the order of the sorted keys; return the first four fields of :class:`TwoLists`.
 
-    Args:
-        keys: of :func:`_pack`, or indices of samples; uint64, read.
-        packed: whether the keys are packed.
-        scores: of all samples, ``(n,)``, read.
-        labels: of all samples, uint8 ``(n,)``, read.
-        owner: ranking of each sample, int64 ``(n,)`` or empty, read.
-        next_positive: where the next positive of each ranking goes, int64 ``(R,)``, overwritten.
-        next_negative: the same for negatives.
-        positives: as in :class:`TwoLists`, written, like the three arguments below.
-        negatives: see there.
-        positive_index: see there.
-        negative_index: see there.
+    ``keys`` are those of :func:`pack`, or indices of samples if not ``packed``; the other arguments as there.
     """
+    positives, positive_index = np.empty(positive_start[-1]), np.empty(positive_start[-1], np.int64)
+    negatives, negative_index = np.empty(negative_start[-1]), np.empty(negative_start[-1], np.int64)
+    next_positive, next_negative = positive_start.copy(), negative_start.copy()
     for key in keys:
         if packed:
             # Unpacking saves two random reads per sample, which would cost more than the sort.
             i = np.int64(key & np.uint64(0x7FFFFFFF))
-            score = np.float64(np.uint32(_flip(np.uint32(key >> np.uint64(32)))).view(np.float32))
+            score = np.float64(np.uint32(_reversed_bits(np.uint32(key >> np.uint64(32)))).view(np.float32))
             label = np.uint8((key >> np.uint64(31)) & np.uint64(1))
         else:
             i = np.int64(key)
             score = np.float64(scores[i])
             label = labels[i]
-        ranking = owner[i] if len(owner) > 0 else 0
+        r = owner[i] if len(owner) > 0 else 0
         if label == POSITIVE:
-            slot = next_positive[ranking]
-            positives[slot] = score
-            positive_index[slot] = i
-            next_positive[ranking] = slot + 1
+            positives[next_positive[r]], positive_index[next_positive[r]] = score, i
+            next_positive[r] += 1
         elif label == NEGATIVE:
-            slot = next_negative[ranking]
-            negatives[slot] = score
-            negative_index[slot] = i
-            next_negative[ranking] = slot + 1
+            negatives[next_negative[r]], negative_index[next_negative[r]] = score, i
+            next_negative[r] += 1
+    return positives, negatives, positive_index, negative_index

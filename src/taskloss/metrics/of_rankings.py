@@ -9,13 +9,12 @@ import functools
 
 import numpy as np
 
+from taskloss.kernels.items import filled
 from taskloss.kernels.ranking import interleaving, majorant, single_row, values
 from taskloss.layout import Rankings
 
-
-def cut(rankings: Rankings, at: int | None) -> np.ndarray:
-    """Return the last rank that counts, int64 ``(R,)``: ``at``, or the rank of the last sample."""
-    return rankings.sizes if at is None else np.full(len(rankings.sizes), at, np.int64)
+NO_CUT = 2**62
+"""A rank beyond every list."""
 
 
 def reachable(rankings: Rankings, at: int | None) -> np.ndarray:
@@ -25,8 +24,7 @@ def reachable(rankings: Rankings, at: int | None) -> np.ndarray:
 
 def average_precision(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the mean precision at the thresholds of the positives."""
-    total = interleaving.average_precision(rankings.lists, rankings.at_or_above, cut(rankings, at))
-    return total / reachable(rankings, at)
+    return interleaving.average_precision(rankings.lists, rankings.at_or_above, rankings.relevant, at or NO_CUT)
 
 
 def band_auc(rankings: Rankings, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -55,21 +53,20 @@ def recall_at_fpr(rankings: Rankings, fpr: float) -> np.ndarray:
 def ideal_gains(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the discounted gain of a perfect list, ``sum_{r <= R} d(r)``."""
     count = reachable(rankings, at).astype(np.int64)
-    return _discount_sums(int(count.max(initial=1)))[count - 1]
+    return _discount_sums(max(count.tolist(), default=1).bit_length())[count]
 
 
 @functools.lru_cache(maxsize=2)
-def _discount_sums(count: int) -> np.ndarray:
-    """Return ``sum_{r <= R} d(r)`` for R = 1..count; cached, since a loss needs it several times in each step."""
-    sums = np.cumsum(1.0 / np.log2(np.arange(2, count + 2)))
+def _discount_sums(bits: int) -> np.ndarray:
+    """Return ``sum_{r <= R} d(r)`` for R from 0 to ``2**bits - 1``; cached, since every step of a loss needs it."""
+    sums = np.concatenate((np.zeros(1), np.cumsum(1.0 / np.log2(np.arange(2, 2**bits + 1)))))
     sums.setflags(write=False)
     return sums
 
 
 def ndcg(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the discounted gain of the positives divided by that of a perfect list."""
-    gains = values.discounted_gain(rankings.lists, rankings.above, rankings.at_or_above, cut(rankings, at))
-    return gains / ideal_gains(rankings, at)
+    return values.ndcg(rankings.lists, rankings.above, rankings.at_or_above, ideal_gains(rankings, at), at or NO_CUT)
 
 
 def reciprocal_rank(rankings: Rankings) -> np.ndarray:
@@ -101,7 +98,7 @@ def negatives_a_positive(precision: float) -> float:
 def top(rankings: Rankings, k: float) -> np.ndarray:
     """Return k as a count, or as a fraction of each list rounded down to at least 1; int64 ``(R,)``."""
     if isinstance(k, int):
-        return np.full(len(rankings.sizes), k, np.int64)
+        return filled(len(rankings.positives), k, np.int64)
     return np.maximum(np.floor(k * rankings.sizes + 1e-9), 1.0).astype(np.int64)
 
 

@@ -19,11 +19,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.items import filled
-from taskloss.kernels.labeling import flips
+from taskloss.kernels.labeling import reading
 from taskloss.kernels.labeling import samples as passes
-from taskloss.kernels.labeling.reading import confusion_losses, costs_of_flips
-from taskloss.kernels.labeling.samples import Thresholds
 from taskloss.labelings import Labelings, labeling_values_shape, read_labelings
 from taskloss.layout import Layout, ranking_weights
 from taskloss.tasks.task import Call, Inference, Task
@@ -35,8 +32,8 @@ Weights = tuple[np.ndarray, np.ndarray]
 class Labeling(NamedTuple):
     """An answer for each of R labelings."""
 
-    thresholds: Thresholds
-    """Above them samples are labeled 1."""
+    thresholds: np.ndarray | passes.Thresholds
+    """Above them samples are labeled 1; threshold and share of the positives, then of the negatives, float64 ``(4, R)``."""
     true_positives: np.ndarray
     """``(R,)``."""
     false_positives: np.ndarray
@@ -100,19 +97,17 @@ class ConfusionTask(LabelingTask):
         self, true_positives: np.ndarray, false_positives: np.ndarray, positives: np.ndarray, negatives: np.ndarray
     ) -> np.ndarray:
         counts = (true_positives, false_positives, positives, negatives)
-        return confusion_losses(self.metric, self.loss_scale, *counts, self.beta2, float(self.zero_division))
+        return reading.confusion_losses(self.metric, self.loss_scale, *counts, self.beta2, float(self.zero_division))
 
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
-        samples, tallies = labelings.samples, labelings.tallies
-        worth = filled(len(tallies.positives), weight * self.loss_scale)
-        costs = costs_of_flips(self.metric, worth, samples, tallies, weights, self.beta2)
-        thresholds, answer = flips.augment_labelings(
-            self.metric, worth, *costs, tallies, *weights, self.beta2, float(self.zero_division)
+        worth, zero_division = weight * self.loss_scale, float(self.zero_division)
+        thresholds, counts = reading.augment(
+            self.metric, worth, labelings.samples, labelings.tallies, weights, self.beta2, zero_division
         )
-        return Labeling(Thresholds(*thresholds), *answer)
+        return Labeling(thresholds, counts[0], counts[1])
 
 
-# Thresholds and shares of the positives and of the negatives, as in ``Thresholds``.
+# As in ``Labeling.thresholds``.
 _PREDICTED = np.array([[0.0], [0.5], [0.0], [0.5]])
 _TRUE = np.array([[-np.inf], [0.5], [np.inf], [0.5]])
 
@@ -133,7 +128,7 @@ class LabelingInference(Inference[Labeling]):
         """Return the answer with the same thresholds, of shape ``(4, 1)``, for all the labelings."""
         table = np.empty((4, len(self.defined)))
         table[:] = thresholds
-        return Labeling(Thresholds(*table), true_positives, false_positives)
+        return Labeling(table, true_positives, false_positives)
 
     def predict(self) -> Labeling:
         tallies = self._labelings.tallies
@@ -153,18 +148,16 @@ class LabelingInference(Inference[Labeling]):
         return passes.score_difference(
             self._labelings.samples,
             self._labelings.tallies,
-            answer.thresholds,
-            reference.thresholds,
+            np.asarray(answer.thresholds),
+            np.asarray(reference.thresholds),
             self._sample_weights,
         )
 
     def feature_difference(self, answer: Labeling, reference: Labeling, factor: np.ndarray) -> np.ndarray:
         samples = self._labelings.samples
-        positive_weight, negative_weight = self._sample_weights
-        out = np.empty_like(samples.scores)
-        passes.write_feature_difference(
-            samples, answer.thresholds, reference.thresholds, factor * positive_weight, factor * negative_weight, out
-        )
+        out = np.empty(len(samples.scores), samples.scores.dtype)
+        thresholds = np.asarray(answer.thresholds), np.asarray(reference.thresholds)
+        passes.write_feature_difference(samples, *thresholds, factor, *self._sample_weights, out)
         return out.reshape(self._layout.shape)
 
     def owner(self) -> np.ndarray:

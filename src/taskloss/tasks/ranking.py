@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from taskloss import _checks
+from taskloss.kernels.items import filled
 from taskloss.kernels.ranking import cutoff, interleaving, isotonic
 from taskloss.kernels.ranking.reading import pair_worths
 from taskloss.kernels.sums import summable_unit
@@ -95,16 +96,20 @@ class ConvexRankingTask(RankingTask):
         """Solve the negative update, ``pull < 0``."""
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
-        return self.scale(rankings) * cutoff.term_sum(rankings.lists, self.metric, counts, of_rankings.cut(rankings, self.at))
+        return self.scale(rankings) * cutoff.term_sum(rankings.lists, self.metric, counts, self._cut(rankings))
 
     def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         pull = worth * self.scale(rankings)
         if self.at is not None:
-            k = of_rankings.cut(rankings, self.at)
-            return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, k, pull)
-        if np.count_nonzero(worth < 0):
+            cut = self._cut(rankings)
+            return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, cut, pull)
+        if min(worth.tolist(), default=0.0) < 0.0:
             return self.augment_down(rankings, pull)
         return isotonic.augment_convex(rankings.lists, self.metric, pull)
+
+    def _cut(self, rankings: Rankings) -> np.ndarray:
+        """Return the last rank that counts, int64 ``(R,)``."""
+        return filled(len(rankings.positives), self.at or of_rankings.NO_CUT, np.int64)
 
 
 class RankingInference(Inference[Ranking]):

@@ -69,35 +69,34 @@ def cost_limits(metric, weight, tallies, positive_weight, negative_weight, beta2
 
     Args:
         metric: an integer of :mod:`taskloss.kernels.labeling.confusion`.
-        weight: the weight of the loss, float64 ``(R,)``.
+        weight: the weight of the loss.
         tallies: :class:`~taskloss.kernels.labeling.samples.Tallies`.
         positive_weight: the weight of positives in the joint score, float64 ``(R,)``.
         negative_weight: the weight of negatives, likewise.
         beta2: the square of the F-score's beta.
     """
-    limits = np.empty((2, len(weight)))
+    limits = np.empty((2, len(positive_weight)))
     metric_range = 2.0 if metric == MCC else 1.0
-    for r in range(len(weight)):
+    for r in range(len(positive_weight)):
         a, b = np.float64(tallies.positives_above[r]), np.float64(tallies.negatives_above[r])
         a_most, b_most = a + tallies.positives_at[r], b + tallies.negatives_at[r]
         positives, negatives = np.float64(tallies.positives[r]), np.float64(tallies.negatives[r])
-        changes = largest_change(metric, weight[r], a, b, a_most, b_most, positives, negatives, beta2)
-        limits[0, r] = abs(weight[r]) * min(changes[0], metric_range) / positive_weight[r] * _SLACK
-        limits[1, r] = abs(weight[r]) * min(changes[1], metric_range) / negative_weight[r] * _SLACK
+        changes = largest_change(metric, weight, a, b, a_most, b_most, positives, negatives, beta2)
+        limits[0, r] = abs(weight) * min(changes[0], metric_range) / positive_weight[r] * _SLACK
+        limits[1, r] = abs(weight) * min(changes[1], metric_range) / negative_weight[r] * _SLACK
     return limits
 
 
 @kernel
-def augment_labelings(
-    metric, weight, positive_costs, negative_costs, tallies, positive_weight, negative_weight, beta2, zero_division
-):
+def augment_labelings(metric, weight, costs, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division):
     """Return the best labelings for ``weight``.
 
     Args:
         metric: an integer of :mod:`taskloss.kernels.labeling.confusion`.
-        weight: the weight of the loss, all of one sign, float64 ``(R,)``.
-        positive_costs: :class:`~taskloss.kernels.labeling.samples.Costs` of the positives that may flip.
-        negative_costs: the same of the negatives.
+        weight: the weight of the loss.
+        costs: distances from zero of the samples that may flip, floats; samples at zero are left out.
+        start: where the ascending costs of the positives (row 0) and negatives (row 1) of each labeling begin, int64 ``(2, R)``.
+        stop: where they end, likewise.
         tallies: :class:`~taskloss.kernels.labeling.samples.Tallies`.
         positive_weight: the weight of positives in the joint score, float64 ``(R,)``.
         negative_weight: the weight of negatives, likewise.
@@ -105,14 +104,13 @@ def augment_labelings(
         zero_division: the value of 0/0.
 
     Returns:
-        The fields of :class:`~taskloss.kernels.labeling.samples.Thresholds`, float64 ``(4, R)``; a and b, float64 ``(2, R)``.
+        The thresholds of :mod:`taskloss.kernels.labeling.samples`, float64 ``(4, R)``; a and b, float64 ``(2, R)``.
     """
-    thresholds = np.empty((4, len(weight)))
-    counts = np.empty((2, len(weight)))
-    for r in range(len(weight)):
-        sign = 1.0 if weight[r] > 0 else -1.0
-        p = positive_costs.values[positive_costs.start[r] : positive_costs.stop[r]]
-        q = negative_costs.values[negative_costs.start[r] : negative_costs.stop[r]]
+    thresholds = np.empty((4, len(positive_weight)))
+    counts = np.empty((2, len(positive_weight)))
+    sign = 1.0 if weight > 0 else -1.0
+    for r in range(len(positive_weight)):
+        p, q = costs[start[0, r] : stop[0, r]], costs[start[1, r] : stop[1, r]]
         # The search starts with all samples at zero flipped.
         a, b = np.float64(tallies.positives_above[r]), np.float64(tallies.negatives_above[r])
         if sign > 0:
@@ -121,7 +119,7 @@ def augment_labelings(
             a += tallies.positives_at[r]
         problem = _Problem(
             metric=metric,
-            weight=weight[r],
+            weight=weight,
             a=a,
             b=b,
             positives=np.float64(tallies.positives[r]),

@@ -1,4 +1,4 @@
-"""The steps of a labeling loss, each in one call: counting the samples, the losses of counts, the costs of flips.
+"""The steps of a labeling loss, each in one call: reading the samples, the losses of counts, augmented inference.
 
 The passes over the samples are in :mod:`taskloss.kernels.labeling.samples`.
 """
@@ -9,12 +9,17 @@ import numpy as np
 
 from taskloss.kernels._numba import kernel
 from taskloss.kernels.labeling.confusion import metric_value
-from taskloss.kernels.labeling.flips import cost_limits
-from taskloss.kernels.labeling.samples import Costs, Samples, Tallies, collect_costs, sort_segments, tally
-from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
+from taskloss.kernels.labeling.flips import augment_labelings, cost_limits
+from taskloss.kernels.labeling.samples import Samples, Tallies, collect_costs, sort_segments, tally
+from taskloss.kernels.sort import IGNORED, MANY_SAMPLES, NEGATIVE, POSITIVE, read_labels
 
-# numpy's sort is the fastest on long segments; on short ones its call would take longer than the sort.
-_LONG_SEGMENT = 256
+
+@kernel
+def read_samples(scores, target, ignore, ignored, run_owner, labelings):
+    """Return the results of :func:`~taskloss.kernels.sort.read_labels`, then those of :func:`count_samples`, in one call."""
+    labels, known = read_labels(target, ignore, ignored)
+    counts, nonempty, finite = count_samples(Samples(scores, labels, run_owner), labelings)
+    return labels, known, counts, nonempty, finite
 
 
 @kernel
@@ -43,29 +48,47 @@ def confusion_losses(metric, scale, true_positives, false_positives, positives, 
     return losses
 
 
-def costs_of_flips(
-    metric: int, worth: np.ndarray, samples: Samples, tallies: Tallies, weights: tuple[np.ndarray, np.ndarray], beta2: float
-) -> tuple[Costs, Costs]:
-    """Return the sorted costs of flipping positives and of flipping negatives, for the update that the sign of ``worth`` names.
-
-    The positive update flips positives above zero and negatives below, the negative update the others. Samples that no gain of
-    the metric can pay for are left out.
-    """
-    values, start, stop, longest = _collect(metric, worth, samples, tallies, *weights, beta2)
-    if longest > _LONG_SEGMENT:
-        sort_segments(values, start.reshape(-1), stop.reshape(-1))
-    return Costs(values, start[0], stop[0]), Costs(values, start[1], stop[1])
+def augment(
+    metric: int,
+    weight: float,
+    samples: Samples,
+    tallies: Tallies,
+    weights: tuple[np.ndarray, np.ndarray],
+    beta2: float,
+    zero_division: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the results of :func:`augment_labelings` for samples; ``weights`` are those of positives and of negatives."""
+    if len(samples.scores) < MANY_SAMPLES:
+        return _augment_few(metric, weight, samples, tallies, *weights, beta2, zero_division)
+    values, start, stop = _collect(metric, weight, samples, tallies, *weights, beta2)
+    sort_segments(values, start.reshape(-1), stop.reshape(-1))
+    return augment_labelings(metric, weight, values, start, stop, tallies, *weights, beta2, zero_division)
 
 
 @kernel
-def _collect(metric, worth, samples, tallies, positive_weight, negative_weight, beta2):
-    """Return the costs, where those of the positives and of the negatives of each labeling start and stop, ``(2, R)`` each, and
-    the length of the longest list. The lists are sorted unless one of them is long.
+def _augment_few(metric, weight, samples, tallies, positive_weight, negative_weight, beta2, zero_division):
+    """Do what :func:`augment` does, in one call."""
+    values, start, stop = _collect(metric, weight, samples, tallies, positive_weight, negative_weight, beta2)
+    for label in range(2):
+        for r in range(start.shape[1]):
+            values[start[label, r] : stop[label, r]].sort()
+    return augment_labelings(metric, weight, values, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division)
+
+
+@kernel
+def _collect(metric, weight, samples, tallies, positive_weight, negative_weight, beta2):
+    """Return the costs of flipping samples, unsorted, for the update that the sign of ``weight`` names.
+
+    The positive update flips positives above zero and negatives below, the negative update the others. Samples that no gain of
+    the metric can pay for are left out.
+
+    Returns:
+        The costs, of the scores' dtype, and where those of the positives and of the negatives of each labeling start and stop,
+        int64 ``(2, R)`` each.
     """
-    limits = cost_limits(metric, worth, tallies, positive_weight, negative_weight, beta2)
-    labelings = len(worth)
+    limits = cost_limits(metric, weight, tallies, positive_weight, negative_weight, beta2)
+    labelings = len(positive_weight)
     start, stop = np.empty((2, labelings), np.int64), np.empty((2, labelings), np.int64)
-    positive_update = labelings > 0 and worth[0] > 0
     end = 0
     for label in range(2):
         for r in range(labelings):
@@ -73,17 +96,9 @@ def _collect(metric, worth, samples, tallies, positive_weight, negative_weight, 
             above = tallies.positives_above[r] if label == 0 else tallies.negatives_above[r]
             start[label, r] = end
             # One more than there are: the pass writes each candidate before it knows whether to keep it.
-            end += (above if positive_update == (label == 0) else size - above) + 1
+            end += (above if (weight > 0) == (label == 0) else size - above) + 1
     values = np.empty(end, samples.scores.dtype)
-    direction = 1.0 if positive_update else -1.0
+    direction = 1.0 if weight > 0 else -1.0
     stop[0] = collect_costs(samples, POSITIVE, direction, limits[0], start[0], values)
     stop[1] = collect_costs(samples, NEGATIVE, -direction, limits[1], start[1], values)
-    longest = 0
-    for label in range(2):
-        for r in range(labelings):
-            longest = max(longest, stop[label, r] - start[label, r])
-    if longest <= _LONG_SEGMENT:
-        for label in range(2):
-            for r in range(labelings):
-                values[start[label, r] : stop[label, r]].sort()
-    return values, start, stop, longest
+    return values, start, stop

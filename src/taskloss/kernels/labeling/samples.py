@@ -3,8 +3,9 @@
 The best labeling with given numbers of true and false positives gives label 1 to the positives and the negatives with the
 highest scores. So an answer is one threshold for positives and one for negatives: above it the label is 1, below it 0, and at
 it samples have a mean label, the *share*. The prediction has the threshold 0 and the share 1/2; the truth has the thresholds
-``-inf`` for positives and ``inf`` for negatives. To *flip* a sample is to label it otherwise than the prediction does. No
-pass needs the samples in any order, so only samples that may flip are ever sorted.
+``-inf`` for positives and ``inf`` for negatives. The *thresholds* of R answers are the rows of one array, float64 ``(4, R)``:
+threshold and share of the positives, threshold and share of the negatives. To *flip* a sample is to label it otherwise than the
+prediction does. No pass needs the samples in any order, so only samples that may flip are ever sorted.
 """
 
 from __future__ import annotations
@@ -45,16 +46,12 @@ class Tallies(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """An answer for each labeling, float64 ``(R,)`` each."""
+    """The rows of the thresholds of R answers, float64 ``(R,)`` each."""
 
     positive: np.ndarray
-    """The threshold of the positives."""
     positive_share: np.ndarray
-    """The mean label of positives at their threshold."""
     negative: np.ndarray
-    """The threshold of the negatives."""
     negative_share: np.ndarray
-    """The mean label of negatives at their threshold."""
 
 
 class Costs(NamedTuple):
@@ -191,11 +188,11 @@ def _fill_rules(rules, answer, reference, r, positive_factor, negative_factor):
 
     The factor of ignored samples is zero.
     """
-    rules[NEGATIVE, 0], rules[POSITIVE, 0], rules[IGNORED, 0] = negative_factor[r], positive_factor[r], 0.0
-    rules[NEGATIVE, 1], rules[NEGATIVE, 2] = answer.negative[r], answer.negative_share[r]
-    rules[NEGATIVE, 3], rules[NEGATIVE, 4] = reference.negative[r], reference.negative_share[r]
-    rules[POSITIVE, 1], rules[POSITIVE, 2] = answer.positive[r], answer.positive_share[r]
-    rules[POSITIVE, 3], rules[POSITIVE, 4] = reference.positive[r], reference.positive_share[r]
+    rules[NEGATIVE, 0], rules[POSITIVE, 0], rules[IGNORED, 0] = negative_factor, positive_factor, 0.0
+    rules[POSITIVE, 1], rules[POSITIVE, 2] = answer[0, r], answer[1, r]
+    rules[POSITIVE, 3], rules[POSITIVE, 4] = reference[0, r], reference[1, r]
+    rules[NEGATIVE, 1], rules[NEGATIVE, 2] = answer[2, r], answer[3, r]
+    rules[NEGATIVE, 3], rules[NEGATIVE, 4] = reference[2, r], reference[3, r]
 
 
 @inlined_kernel
@@ -208,15 +205,16 @@ def _weighted_change(rules, label, score):
 
 
 @kernel
-def write_feature_difference(samples, answer, reference, positive_factor, negative_factor, out):
-    """Write ``factor[r] * (label by answer - label by reference)`` to ``out``, with the factor of the sample's own label.
+def write_feature_difference(samples, answer, reference, factor, positive_weight, negative_weight, out):
+    """Write ``factor[r] * weight[r] * (label by answer - label by reference)`` to ``out``, with the weight of the sample's label.
 
     Args:
         samples: the samples of R labelings, read.
-        answer: :class:`Thresholds`, read.
-        reference: :class:`Thresholds`, read.
-        positive_factor: the factor of positives, float64 ``(R,)``, read.
-        negative_factor: the factor of negatives, likewise.
+        answer: thresholds, float64 ``(4, R)``, read.
+        reference: likewise.
+        factor: float64 ``(R,)``, read.
+        positive_weight: the weight of positives in the joint score, likewise.
+        negative_weight: the weight of negatives, likewise.
         out: floats ``(n,)``, written; zero for ignored samples.
     """
     length = _run_length(samples)
@@ -226,14 +224,14 @@ def write_feature_difference(samples, answer, reference, positive_factor, negati
         r = samples.run_owner[run]
         if r != rules_owner:
             rules_owner = r
-            _fill_rules(rules, answer, reference, r, positive_factor, negative_factor)
+            _fill_rules(rules, answer, reference, r, factor[r] * positive_weight[r], factor[r] * negative_weight[r])
         for i in range(run * length, (run + 1) * length):
             # Adding zero turns -0.0 into 0.0.
             out[i] = _weighted_change(rules, samples.labels[i], np.float64(samples.scores[i])) + 0.0
 
 
 def score_difference(
-    samples: Samples, tallies: Tallies, answer: Thresholds, reference: Thresholds, weights: tuple[np.ndarray, np.ndarray]
+    samples: Samples, tallies: Tallies, answer: np.ndarray, reference: np.ndarray, weights: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
     """Return ``F(answer) - F(reference)`` of each labeling, float64 ``(R,)``; ``weights`` of positives and of negatives."""
     start, size = segments(tallies.positives + tallies.negatives + 1)
@@ -248,8 +246,8 @@ def _collect_terms(samples, answer, reference, positive_weight, negative_weight,
 
     Args:
         samples: the samples of R labelings, read.
-        answer: :class:`Thresholds`, read.
-        reference: :class:`Thresholds`, read.
+        answer: thresholds, float64 ``(4, R)``, read.
+        reference: likewise.
         positive_weight: the weight of positives in the joint score, float64 ``(R,)``, read.
         negative_weight: the weight of negatives, likewise.
         start: int64 ``(R,)``, read.
@@ -266,7 +264,7 @@ def _collect_terms(samples, answer, reference, positive_weight, negative_weight,
         r = samples.run_owner[run]
         if r != rules_owner:
             rules_owner = r
-            _fill_rules(rules, answer, reference, r, positive_weight, negative_weight)
+            _fill_rules(rules, answer, reference, r, positive_weight[r], negative_weight[r])
         slot = stop[r]
         for i in range(run * length, (run + 1) * length):
             score = np.float64(samples.scores[i])

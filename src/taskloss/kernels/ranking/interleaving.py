@@ -141,13 +141,19 @@ def write_feature_difference(lists, least, greatest, reference_least, reference_
 
 
 @kernel
-def average_precision(lists, at_or_above, k):
-    """Return the sum of the precisions at the positives' scores, float64 ``(R,)``: AP times the number of relevant items.
+def average_precision(lists, at_or_above, relevant, cut):
+    """Return the mean precision at the scores of the relevant items, float64 ``(R,)``.
 
     A tied group counts as retrieved together, so each of its positives has the precision at the group's end; a group that ends
-    beyond rank ``k[r]`` counts nothing.
+    beyond rank ``cut`` counts nothing.
+
+    Args:
+        lists: the samples of R rankings.
+        at_or_above: negatives scored at or above each positive, int64 ``(positives,)``.
+        relevant: relevant items of each ranking, missing ones included, float64 ``(R,)``.
+        cut: the last rank that counts.
     """
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(relevant))
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
         i = start
@@ -156,6 +162,7 @@ def average_precision(lists, at_or_above, k):
             while i < stop and lists.positives[i] == lists.positives[first]:
                 i += 1
             retrieved = i - start
-            if retrieved + at_or_above[first] <= k[r]:
+            if retrieved + at_or_above[first] <= cut:
                 result[r] += (i - first) * (retrieved / (retrieved + at_or_above[first]))
+        result[r] /= min(relevant[r], cut)
     return result

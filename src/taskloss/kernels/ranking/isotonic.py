@@ -27,27 +27,22 @@ from taskloss.kernels.sort import TwoLists, scores_of
 
 def augment_convex(lists: TwoLists, metric: int, loss_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the least and greatest maximizing counts for ``loss_weight > 0``; ``metric`` is an integer of ``terms.py``."""
-    least = np.zeros(len(lists.positives), np.int64)
-    tied = np.ones(len(loss_weight), np.bool_)
-    tied = _pool_rankings(lists, metric, loss_weight, False, tied, least)
-    if not tied.any():
-        # The two differ only where some gain is exactly zero.
-        return least, least
-    greatest = least.copy()
-    _pool_rankings(lists, metric, loss_weight, True, tied, greatest)
-    return least, greatest
+    return _pool_rankings(lists, metric, loss_weight)
 
 
 @kernel
-def _pool_rankings(lists, metric, loss_weight, greatest, chosen, counts):
-    """Write the least or ``greatest`` optimum of the ``chosen`` rankings to ``counts``; return which may have several."""
-    tied = np.zeros(len(loss_weight), np.bool_)
+def _pool_rankings(lists, metric, loss_weight):
+    """Do what :func:`augment_convex` does."""
+    least, greatest = np.empty(len(lists.positives), np.int64), np.empty(len(lists.positives), np.int64)
     for r in range(len(loss_weight)):
-        if chosen[r]:
-            rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
-            s, t = scores_of(lists, r)
-            tied[r] = _pool(s, t, metric, loss_weight[r], greatest, counts[rows])
-    return tied
+        rows = slice(lists.positive_start[r], lists.positive_start[r + 1])
+        s, t = scores_of(lists, r)
+        if _pool(s, t, metric, loss_weight[r], False, least[rows]):
+            _pool(s, t, metric, loss_weight[r], True, greatest[rows])
+        else:
+            # The two differ only where some gain is exactly zero.
+            greatest[rows] = least[rows]
+    return least, greatest
 
 
 @kernel

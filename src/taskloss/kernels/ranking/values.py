@@ -26,8 +26,11 @@ def _group_end(positives, first, stop):
 
 
 @kernel
-def discounted_gain(lists, above, at_or_above, k):
-    """Return the sum of the discounts of the positives' ranks up to ``k[r]``; each member of a group has its mean discount."""
+def ndcg(lists, above, at_or_above, ideal, cut):
+    """Return the sum of the discounts of the positives' ranks up to ``cut``, divided by ``ideal[r]``.
+
+    Each member of a group has its mean discount.
+    """
     result = np.zeros(len(lists.positive_start) - 1)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
@@ -37,10 +40,11 @@ def discounted_gain(lists, above, at_or_above, k):
             top = first - start + above[first] + 1
             bottom = end - start + at_or_above[first]
             total = 0.0
-            for rank in range(top, min(bottom, k[r]) + 1):
+            for rank in range(top, min(bottom, cut) + 1):
                 total += discount(np.float64(rank))
             result[r] += (end - first) * (total / (bottom - top + 1))
             first = end
+        result[r] /= ideal[r]
     return result
 
 
