@@ -73,8 +73,8 @@ def check(task: tl.Task, scores: np.ndarray, labels: np.ndarray, weight: float, 
     # The thresholds say the same as the counts, apart from samples at zero.
     thresholds = answer.thresholds
     for chosen, count, threshold, share in (
-        (labels, a, thresholds.positive[0], thresholds.positive_share[0]),
-        (~labels, b, thresholds.negative[0], thresholds.negative_share[0]),
+        (labels, a, thresholds[0, 0], thresholds[1, 0]),
+        (~labels, b, thresholds[2, 0], thresholds[3, 0]),
     ):
         marked = (scores[chosen] > threshold).sum() + share * (scores[chosen] == threshold).sum()
         assert abs(marked - count) <= 1e-9 + (scores[chosen] == 0).sum()

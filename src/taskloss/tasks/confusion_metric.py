@@ -10,7 +10,7 @@ import numpy as np
 
 from taskloss import _checks
 from taskloss.kernels.labeling import count_table
-from taskloss.kernels.labeling.samples import Costs, Thresholds, costs_of
+from taskloss.kernels.labeling.samples import Costs, costs_of
 from taskloss.kernels.sort import NEGATIVE, POSITIVE
 from taskloss.labelings import Labelings
 from taskloss.tasks.confusion import weights_per_class, weights_per_positive, weights_per_sample
@@ -106,7 +106,7 @@ class ConfusionMetric(LabelingTask):
             thresholds[:, r], counts[:, r] = count_table.search_table(
                 self._evaluate, weight, positives, negatives, (float(weights[0][r]), float(weights[1][r]))
             )
-        return Labeling(Thresholds(*thresholds), *counts)
+        return Labeling(thresholds, *counts)
 
 
 def _list(costs: Costs, labeling_number: int) -> np.ndarray:

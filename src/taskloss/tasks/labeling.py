@@ -32,7 +32,7 @@ Weights = tuple[np.ndarray, np.ndarray]
 class Labeling(NamedTuple):
     """An answer for each of R labelings."""
 
-    thresholds: np.ndarray | passes.Thresholds
+    thresholds: np.ndarray
     """Above them samples are labeled 1; threshold and share of the positives, then of the negatives, float64 ``(4, R)``."""
     true_positives: np.ndarray
     """``(R,)``."""
@@ -148,15 +148,15 @@ class LabelingInference(Inference[Labeling]):
         return passes.score_difference(
             self._labelings.samples,
             self._labelings.tallies,
-            np.asarray(answer.thresholds),
-            np.asarray(reference.thresholds),
+            answer.thresholds,
+            reference.thresholds,
             self._sample_weights,
         )
 
     def feature_difference(self, answer: Labeling, reference: Labeling, factor: np.ndarray) -> np.ndarray:
         samples = self._labelings.samples
         out = np.empty(len(samples.scores), samples.scores.dtype)
-        thresholds = np.asarray(answer.thresholds), np.asarray(reference.thresholds)
+        thresholds = answer.thresholds, reference.thresholds
         passes.write_feature_difference(samples, *thresholds, factor, *self._sample_weights, out)
         return out.reshape(self._layout.shape)
 

@@ -45,15 +45,6 @@ class Tallies(NamedTuple):
     """Negatives with a score of exactly zero."""
 
 
-class Thresholds(NamedTuple):
-    """The rows of the thresholds of R answers, float64 ``(R,)`` each."""
-
-    positive: np.ndarray
-    positive_share: np.ndarray
-    negative: np.ndarray
-    negative_share: np.ndarray
-
-
 class Costs(NamedTuple):
     """Distances from zero of the samples that may flip, one ascending list per labeling; samples at zero are left out."""
 
