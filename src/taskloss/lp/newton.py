@@ -110,7 +110,8 @@ def _minimize(penalty: _Penalty, x: Tensor, max_iterations: int, tolerance: floa
         least_value = torch.minimum(value, least_value)
         if iteration == max_iterations or bool(((best_residual <= tolerance) | (waited > PATIENCE)).all()):
             break
-        x = penalty.newton_step(x, state)
+        direction, length = penalty.newton_step(state)
+        x = x + length * direction
     return best_x
 
 
@@ -155,26 +156,28 @@ class _Penalty:
         """Return the largest entry of the gradient, relative to ``1 + |c|``, ``(B,)``."""
         return state.gradient.abs().amax(-1) / self.scale
 
-    def newton_step(self, x: Tensor, state: _State) -> Tensor:
-        """Return x after a Newton step with the exact step length."""
+    def newton_step(self, state: _State) -> tuple[Tensor, Tensor]:
+        """Return the Newton direction ``(B, n)`` and the exact step length ``(B, 1)``, held constant when differentiated."""
         active = self.constraints * state.active[..., None]
         hessian = torch.einsum("bij,bik->bjk", active, active) / self.epsilon
         largest = hessian.detach().diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
         diagonal = self.ridge + DAMPING * (largest + 1.0 / self.epsilon)
-        direction = -torch.linalg.solve(hessian + torch.diag_embed(diagonal.expand_as(x)), state.gradient)
-        return x + self._exact_step_length(state, direction)[:, None] * direction
+        direction = -torch.linalg.solve(hessian + torch.diag_embed(diagonal.expand_as(state.gradient)), state.gradient)
+        return direction, self._exact_step_length(state, direction)[:, None]
 
     def unrolled(self, x: Tensor, steps: int) -> Tensor:
         """Return x after some Newton steps, attached to the graph.
 
-        Where f is flat, a step from the minimizer may leave it: of a step that raises the residual only the derivative is kept.
+        Where f is flat, a step from the minimizer may leave it. Instead of a step that raises the residual, a full one is
+        differentiated, and x stays where it is.
         """
         for _ in range(steps):
             state = self.at(x)
-            moved = self.newton_step(x, state)
+            direction, length = self.newton_step(state)
             with torch.no_grad():
-                worse = self.residual(self.at(moved)) > self.residual(state)
-            x = moved + torch.where(worse[:, None], (x - moved).detach(), 0.0)
+                worse = (self.residual(self.at(x + length * direction)) > self.residual(state))[:, None]
+            step = torch.where(worse, 1.0, length) * direction
+            x = x + step - torch.where(worse, step.detach(), 0.0)
         return x
 
     @torch.no_grad()
