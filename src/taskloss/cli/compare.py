@@ -19,7 +19,7 @@ from taskloss.cli.progress import progress_bar
 from taskloss.cli.provenance import command_line, resume_hint, versions
 
 if TYPE_CHECKING:
-    from taskloss.cli.data import Samples
+    from taskloss.cli.data import TableSamples
     from taskloss.cli.methods import Plan
     from taskloss.report import Comparison, Run
 
@@ -125,7 +125,7 @@ def default_jobs() -> int:
     return min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def _record(samples: Samples, plan: Plan, runs: tuple[Run, ...], failed: dict[str, str], command: str) -> Comparison:
+def _record(samples: TableSamples, plan: Plan, runs: tuple[Run, ...], failed: dict[str, str], command: str) -> Comparison:
     from taskloss.cli.methods import describe_settings
     from taskloss.cli.splits import TEST_FRACTION
     from taskloss.report import Comparison

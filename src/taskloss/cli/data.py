@@ -59,7 +59,7 @@ class DataOptions:
 
 
 @dataclass(frozen=True)
-class Samples:
+class TableSamples:
     """A table of features that are not encoded yet, and the target."""
 
     table: Table
@@ -81,7 +81,7 @@ class Samples:
         return self.encoder.refit(self.table.take(fitted_on)).encode(self.table)
 
 
-def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int = 0) -> Samples:
+def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int = 0) -> TableSamples:
     """Read a file, separate target and queries from the features, and find out which features are numbers or categories.
 
     Args:
@@ -123,7 +123,7 @@ def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int
         groups=0 if groups is None else int(groups.max()) + 1,
     )
     labels = replace(binary, labels=target, rows=rows) if binary else None
-    return Samples(table, encoder, target, groups, card, target_name, group_name, labels)
+    return TableSamples(table, encoder, target, groups, card, target_name, group_name, labels)
 
 
 def _relevance(table: Table, name: str, positive: str | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from taskloss._storage import replace_file
-from taskloss.cli.data import Samples
+from taskloss.cli.data import TableSamples
 from taskloss.cli.errors import BAD_DATA, CommandError
 from taskloss.cli.methods import Plan
 from taskloss.report import Run
@@ -23,7 +23,7 @@ class Journal:
 
     NAME = "unfinished.json"
 
-    def __init__(self, folder: Path, samples: Samples, plan: Plan, *, resume: bool) -> None:
+    def __init__(self, folder: Path, samples: TableSamples, plan: Plan, *, resume: bool) -> None:
         self._path = folder / self.NAME
         self._fingerprint = _fingerprint(samples, plan)
         self._runs: dict[tuple[str, int], Run] = {}
@@ -61,7 +61,7 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
 
-def _fingerprint(samples: Samples, plan: Plan) -> str:
+def _fingerprint(samples: TableSamples, plan: Plan) -> str:
     """Return a fingerprint of the data and the settings, excluding the number of splits: more may be added later."""
     digest = hashlib.sha256(repr((plan.metric.task, plan.methods, plan.seed, samples.encoder.to_dict())).encode())
     digest.update(samples.features(np.arange(len(samples.target))).tobytes())

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import torch
 
-from taskloss.cli.data import Samples
+from taskloss.cli.data import TableSamples
 from taskloss.cli.errors import BAD_DATA, CommandError
 from taskloss.cli.journal import Journal
 from taskloss.cli.method_table import BASELINE, CONTENDER
@@ -31,7 +31,7 @@ RunOrReason = tuple[str, Run | str]
 
 
 def run_comparison(
-    samples: Samples, plan: Plan, *, journal: Journal, jobs: int, on_progress: Callable[[float, str], None]
+    samples: TableSamples, plan: Plan, *, journal: Journal, jobs: int, on_progress: Callable[[float, str], None]
 ) -> tuple[tuple[Run, ...], dict[str, str]]:
     """Train and test every method on every split; return the runs, and the reasons of the methods that failed.
 
@@ -74,7 +74,7 @@ def run_comparison(
 
 
 def _run_here(
-    samples: Samples, plan: Plan, todo: Iterable[tuple[str, int]], on_progress: Callable[[float, str], None]
+    samples: TableSamples, plan: Plan, todo: Iterable[tuple[str, int]], on_progress: Callable[[float, str], None]
 ) -> Iterator[RunOrReason]:
     """Yield the runs, one after another in this process."""
     split: tuple[int, tuple[Subset, Subset]] | None = None
@@ -87,7 +87,7 @@ def _run_here(
         yield train_and_test(method, plan, split[1], seed, lambda share, now=description: on_progress(share, now))  # type: ignore[misc]
 
 
-def _run_in_processes(samples: Samples, plan: Plan, todo: list[tuple[str, int]], jobs: int) -> Iterator[RunOrReason]:
+def _run_in_processes(samples: TableSamples, plan: Plan, todo: list[tuple[str, int]], jobs: int) -> Iterator[RunOrReason]:
     """Yield the runs of ``jobs`` processes as they finish."""
     # Spawned, not forked: a fork of a process with threads (torch, Arrow) may hang.
     context = multiprocessing.get_context("spawn")
@@ -103,7 +103,7 @@ def _run_in_processes(samples: Samples, plan: Plan, todo: list[tuple[str, int]],
             raise
 
 
-def _split_train_and_test(method: str, plan: Plan, samples: Samples, seed: int) -> RunOrReason:
+def _split_train_and_test(method: str, plan: Plan, samples: TableSamples, seed: int) -> RunOrReason:
     return train_and_test(method, plan, split_samples(samples, seed), seed, lambda share: None)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
-from taskloss.cli.data import Samples
+from taskloss.cli.data import TableSamples
 from taskloss.cli.errors import BAD_DATA, CommandError
 
 TEST_FRACTION = 0.4
@@ -30,7 +30,7 @@ class Subset(NamedTuple):
         return Subset(self.features[rows], self.target[rows], None if self.groups is None else self.groups[rows])
 
 
-def check_size(samples: Samples) -> None:
+def check_size(samples: TableSamples) -> None:
     """Raise if the data cannot be split into training, validation and test samples with both classes in each."""
     card = samples.card
     if card.groups:
@@ -59,7 +59,7 @@ def split_rows(target: np.ndarray, groups: np.ndarray | None, fraction: float, s
     return first, second
 
 
-def split_samples(samples: Samples, seed: int) -> tuple[Subset, Subset]:
+def split_samples(samples: TableSamples, seed: int) -> tuple[Subset, Subset]:
     """Return the training and the test samples of a seed.
 
     The encoder takes medians and categories from the training samples only.

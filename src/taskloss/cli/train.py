@@ -18,7 +18,7 @@ from taskloss.cli.progress import progress_bar
 from taskloss.cli.provenance import resume_hint
 
 if TYPE_CHECKING:
-    from taskloss.cli.data import Samples
+    from taskloss.cli.data import TableSamples
     from taskloss.cli.metric import Metric
 
 Method = Annotated[str, typer.Option(help=f"Training method: {', '.join(NETWORK_METHODS)}.", rich_help_panel=options.TRAINING)]
@@ -82,7 +82,7 @@ def train(
         _show(summary, samples, parsed, as_json=as_json)
 
 
-def _fit(samples: Samples, metric: Metric, method: str, **settings: Any) -> Any:
+def _fit(samples: TableSamples, metric: Metric, method: str, **settings: Any) -> Any:
     """Fit an estimator to all the samples, with a progress bar; warnings become messages."""
     import numpy as np
 
@@ -107,7 +107,7 @@ def _fit(samples: Samples, metric: Metric, method: str, **settings: Any) -> Any:
 
 
 def _save(
-    estimator: Any, samples: Samples, metric: Metric, method: str, seed: int, missing: tuple[str, ...], output: Path
+    estimator: Any, samples: TableSamples, metric: Metric, method: str, seed: int, missing: tuple[str, ...], output: Path
 ) -> dict[str, Any]:
     """Write the model to a folder and return a summary of its training."""
     import numpy as np
@@ -144,7 +144,7 @@ def _save(
     }
 
 
-def _show(summary: dict[str, Any], samples: Samples, metric: Metric, *, as_json: bool) -> None:
+def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_json: bool) -> None:
     """Print the summary of the training."""
     if as_json:
         typer.echo(json.dumps(summary, indent=1))

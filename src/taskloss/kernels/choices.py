@@ -36,7 +36,7 @@ TRUTH = -np.inf
 """The weight for which the answer is the target and the k - 1 other classes with the highest scores."""
 
 
-class Samples(NamedTuple):
+class ClassSamples(NamedTuple):
     """Class scores with their targets."""
 
     scores: np.ndarray

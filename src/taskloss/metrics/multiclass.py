@@ -168,7 +168,7 @@ def _of_choices(
     if len(cost):
         _output_checks.check_cost_fits(cost, batch.classes)
     weights = batch.weights(as_optional_array(weight))
-    samples = choices.Samples(batch.scores, batch.target, cost, np.zeros(batch.target.shape))
+    samples = choices.ClassSamples(batch.scores, batch.target, cost, np.zeros(batch.target.shape))
     values = choices.losses(samples, choices.choose(samples, answer_size, 0.0)).reshape(-1)
     values = 1.0 - values if complement else values
     return reduce_values(np.where(batch.kept, values, np.nan), weights, batch.values_shape, reduction)

@@ -164,7 +164,7 @@ class ClassInference(Inference[Choice]):
         self.weights = weights
         self._batch = batch
         self._answer_size = answer_size
-        raw = choices.Samples(batch.scores, batch.target, cost, np.zeros(batch.target.shape))
+        raw = choices.ClassSamples(batch.scores, batch.target, cost, np.zeros(batch.target.shape))
         natural = choices.choose(raw, answer_size, 0.0)
         self._samples = raw._replace(reference=natural.threshold)
         self._predicted = natural._replace(threshold=raw.reference)

@@ -33,7 +33,7 @@ TOLERANCE = 1e-10
 ACCEPTED_ERROR = 1e-8
 """Relative error that is accepted from the solver."""
 
-Samples = tuple[np.ndarray, np.ndarray]
+IndicesAndLabels = tuple[np.ndarray, np.ndarray]
 """The samples of one item: their indices in the flattened scores, and whether each is positive."""
 
 
@@ -149,7 +149,7 @@ def optimal_value(program: LinearProgram) -> Tensor:
 
 
 def value_per_item(
-    scores: Tensor, items: Iterator[Samples], defined: np.ndarray, value: Callable[[Tensor, Tensor], Tensor]
+    scores: Tensor, items: Iterator[IndicesAndLabels], defined: np.ndarray, value: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """Return ``value(scores, positive)`` of the samples of each item, ``(R,)``; zero where the item is undefined."""
     values = []
@@ -161,7 +161,7 @@ def value_per_item(
     return torch.stack(values) if values else scores.new_zeros(0) + (scores[:0] * 0.0).sum()
 
 
-def samples_of_rankings(rankings: Rankings) -> Iterator[Samples]:
+def samples_of_rankings(rankings: Rankings) -> Iterator[IndicesAndLabels]:
     """Yield the samples of each ranking."""
     lists = rankings.lists
     for r in range(len(rankings.positives)):
@@ -170,7 +170,7 @@ def samples_of_rankings(rankings: Rankings) -> Iterator[Samples]:
         yield np.concatenate([positive, negative]), np.arange(len(positive) + len(negative)) < len(positive)
 
 
-def samples_of_labelings(layout: Layout, labels: np.ndarray) -> Iterator[Samples]:
+def samples_of_labelings(layout: Layout, labels: np.ndarray) -> Iterator[IndicesAndLabels]:
     """Yield the samples of each labeling."""
     owner = layout.full_owner()
     kept = np.flatnonzero(labels <= 1)
