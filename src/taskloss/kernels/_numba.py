@@ -96,7 +96,7 @@ def _warn_no_cache() -> None:
         _warned = True
         warnings.warn(
             "taskloss found no writable folder for its compiled kernels, so each process compiles them again (some "
-            "seconds; for linear programs a minute). Set NUMBA_CACHE_DIR to a writable folder to keep them.",
+            "seconds; for linear programs half a minute). Set NUMBA_CACHE_DIR to a writable folder to keep them.",
             RuntimeWarning,
             stacklevel=3,
         )
