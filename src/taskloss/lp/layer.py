@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -81,7 +82,12 @@ def differentiable_solve(
     return Solution(attached_x, objective, result, output)
 
 
-_OPTIONS = {"epsilon", "ridge", "unrolled_steps", "tolerance", "max_iterations"}
+_OPTIONS = {
+    name
+    for name, parameter in inspect.signature(differentiable_solve).parameters.items()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+} - {"gradient", "warm_start"}
+"""Options of ``differentiable_solve`` that a layer keeps; the other two are its own and the call's."""
 
 
 class LPLayer(torch.nn.Module):
