@@ -27,7 +27,8 @@ def length_of(change, inverse):
 
 def error_of(programs, x, multipliers) -> float:
     error = np.empty(1)
-    optimality_batch(programs, ITEM, np.array([x], float), np.array([multipliers], float), error, np.empty(1))
+    activity = np.empty_like(programs.lower)
+    optimality_batch(programs, ITEM, np.array([x], float), np.array([multipliers], float), activity, error, np.empty(1))
     return float(error[0])
 
 

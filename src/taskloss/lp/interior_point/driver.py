@@ -112,8 +112,7 @@ class _Solve:
             self._find_optimal_pairs()
         x, multipliers = self.equilibration.unscaled(self.x, self.multipliers)
         error, gap, activity = np.empty(len(x)), np.empty(len(x)), np.empty_like(multipliers)
-        optimality_batch(self.given, self.all_items, x, multipliers, error, gap)
-        activity_batch(self.given, x, activity)
+        optimality_batch(self.given, self.all_items, x, multipliers, activity, error, gap)
         # Distances may overflow where the data are near the smallest numbers.
         with np.errstate(over="ignore", invalid="ignore"):
             distance = AT_BOUND / (self.equilibration.constraint_scale() * self.equilibration.bound_scale[:, None])
@@ -222,7 +221,8 @@ class _Solve:
 
     def _judge(self, items: np.ndarray) -> None:
         if len(items):
-            optimality_batch(self.programs, items, self.x, self.multipliers, self.error, np.empty_like(self.error))
+            activity, gap = np.empty_like(self.multipliers), np.empty_like(self.error)
+            optimality_batch(self.programs, items, self.x, self.multipliers, activity, self.error, gap)
 
     def _run_augmented_lagrangian(
         self, items: np.ndarray, sigma: float, tolerance: float, max_iterations: int, max_updates: int = MAX_UPDATES

@@ -96,8 +96,8 @@ def optimality(program, x, multipliers, activity, gradient):
 
 
 @kernel
-def optimality_batch(programs, items, x, multipliers, error, gap):
-    """Write the error and the relative gap of the pairs of some programs, ``(B,)`` each."""
-    activity, gradient = np.empty(programs.lower.shape[1]), np.empty(programs.cost.shape[1])
+def optimality_batch(programs, items, x, multipliers, activity, error, gap):
+    """Write the activity ``(B, m + n)``, the error ``(B,)`` and the relative gap ``(B,)`` of the pairs of some programs."""
+    gradient = np.empty(programs.cost.shape[1])
     for item in items:
-        error[item], gap[item] = optimality(program_of(programs, item), x[item], multipliers[item], activity, gradient)
+        error[item], gap[item] = optimality(program_of(programs, item), x[item], multipliers[item], activity[item], gradient)

@@ -202,7 +202,7 @@ class OperatingPointObjective(ProgramObjective):
     """One value per ranking."""
 
     def __init__(self, task: OperatingPoint, layout: Layout, rankings: Rankings, dtype: np.dtype, weights: np.ndarray) -> None:
-        self.values_shape, self.defined, self.weights = layout.values_shape, ~rankings.undefined, weights
+        self.values_shape, self.defined, self.weights = layout.values_shape, rankings.defined, weights
         self._task, self._layout, self._rankings, self._dtype = task, layout, rankings, dtype
         lists = rankings.lists
         self._positive_gradient, self._negative_gradient = np.empty_like(lists.positives), np.empty_like(lists.negatives)
