@@ -5,8 +5,8 @@ They import the layouts and the kernels. The tasks take the values of their pred
 
 from taskloss.metrics import confusion, multiclass, ranking
 from taskloss.metrics.confusion import *  # noqa: F403  # Each module lists its public scores.
-from taskloss.metrics.multiclass import *  # noqa: F403
-from taskloss.metrics.ranking import *  # noqa: F403
+from taskloss.metrics.multiclass import *  # noqa: F403  # As above.
+from taskloss.metrics.ranking import *  # noqa: F403  # As above.
 
 __all__: list[str] = []
 __all__ += confusion.__all__
