@@ -1,7 +1,7 @@
-"""The KKT system of a Newton step: its workspace, factorization, and solution with iterative refinement.
+"""The KKT system of a Newton step: its workspace, assembly, factorization, and solution with iterative refinement.
 
-All methods of this package solve systems of one form. Each assembles its own weights, see ``_write_diagonal`` in
-``predictor_corrector``, ``factorize_active_set`` in ``active_set`` and ``_write_newton_matrix`` in ``augmented_lagrangian``:
+All methods of this package solve systems of one form. That of the interior-point method is assembled here; the others assemble
+theirs, see ``factorize_active_set`` in ``active_set`` and ``_write_newton_matrix`` in ``augmented_lagrangian``:
 
     [ diag(w_x)   A'         ] [ dx ]   [ rhs_x ]
     [ A          -diag(w_y)  ] [ dy ] = [ rhs_y ]
@@ -20,6 +20,8 @@ from taskloss.lp.interior_point.ldl import factorize, solve_factorized
 
 FULL_ACCURACY = 1e-13
 """Relative residual at which refinement ends, where nothing else is asked for."""
+WITHOUT_BOUND = 1e20
+"""Weight of a row without a bound: it takes no part."""
 NO_REFINEMENT = np.int64(0)
 """Numbers of refinements are numpy's: numba would compile the solver once for each constant Python integer."""
 
@@ -68,6 +70,33 @@ def make_kkt(sparsity):
         correction=np.empty(size),
         work=np.zeros(size),
     )
+
+
+@inner_kernel
+def write_constraint_matrix(program, bounds, kkt):
+    """Write A to the KKT matrix. Columns of fixed variables are zero: these take no part in a step."""
+    sparsity = program.sparsity
+    m = len(sparsity.row_start) - 1
+    for entry in range(len(program.entries)):
+        fixed = bounds.equality[m + sparsity.columns[entry]] > 0.0
+        kkt.off_diagonal[sparsity.kkt_entry[entry]] = 0.0 if fixed else program.entries[entry]
+
+
+@inner_kernel
+def write_diagonal(sparsity, bounds, scaling, relaxation, regularization, kkt):
+    """Write theta and one over theta to the diagonal of the KKT matrix, with regularization."""
+    m = len(sparsity.row_position)
+    for column in range(len(sparsity.column_position)):
+        position = sparsity.column_position[column]
+        fixed = bounds.equality[m + column] > 0.0
+        kkt.regularization[position] = 0.0 if fixed else regularization
+        kkt.diagonal[position] = 1.0 if fixed else scaling.theta[m + column] + regularization
+    for row in range(m):
+        position = sparsity.row_position[row]
+        bounded = scaling.theta[row] + bounds.equality[row] > 0.0
+        weight = scaling.inverse_theta[row] + (relaxation + regularization) if bounded else WITHOUT_BOUND
+        kkt.regularization[position] = -regularization
+        kkt.diagonal[position] = -weight
 
 
 @inner_kernel

@@ -28,7 +28,8 @@ import numpy as np
 
 from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.lp.interior_point.data import copy_values, largest_magnitude, program_of, write_activity
-from taskloss.lp.interior_point.kkt import NO_REFINEMENT, factorize_kkt, make_kkt, solve_kkt
+from taskloss.lp.interior_point.kkt import factorize_kkt, make_kkt, solve_kkt, write_constraint_matrix, write_diagonal
+from taskloss.lp.interior_point.starting_point import initialize
 from taskloss.lp.interior_point.termination import smallest_gap_scale
 from taskloss.lp.interior_point.variables import (
     Bounds,
@@ -36,7 +37,6 @@ from taskloss.lp.interior_point.variables import (
     Scaling,
     Variables,
     average_complementarity,
-    invert_theta,
     iterate_error,
     make_bounds,
     make_residuals,
@@ -59,18 +59,12 @@ MORE_REGULARIZATION = 30.0
 """Factor of the regularization where a direction could not be solved."""
 LESS_REGULARIZATION = 0.3
 """Factor of the regularization after each iteration."""
-START_REGULARIZATION = 1e-6
-"""Of the least-squares problems that give the start."""
 WORST_RESIDUAL = 0.1
 """Relative residual above which a direction counts as not solved."""
 LEAST_FRACTION, LARGEST_FRACTION = 0.9, 0.9995
 """Range of the factor of the step length."""
 SMALLEST_CENTERING = 1e-8
 """The target for mu is at least this fraction of mu."""
-START_DISTANCE = 1e-2
-"""Least slack and dual of the start."""
-WITHOUT_BOUND = 1e20
-"""Weight of a row without a bound: it takes no part."""
 
 
 class Workspace(NamedTuple):
@@ -186,8 +180,8 @@ def _follow_central_path(
     cost_scale = 1.0 + largest_magnitude(program.cost)
     # A relaxed program has another dual objective; mu takes the part of the gap there.
     gap_scale = smallest_gap_scale(program) if relaxation == 0.0 else np.inf
-    _write_constraint_matrix(program, bounds, kkt)
-    _initialize(program, kkt, workspace)
+    write_constraint_matrix(program, bounds, kkt)
+    initialize(program, kkt, workspace)
     regularization = 10.0 * min_regularization
     best_error = np.inf
     smallest_mu = np.inf
@@ -216,7 +210,7 @@ def _follow_central_path(
             return best_error, iteration
         update_scaling(bounds, variables, scaling)
         for _ in range(MAX_FACTORIZATIONS):
-            _write_diagonal(program.sparsity, bounds, scaling, relaxation, regularization, kkt)
+            write_diagonal(program.sparsity, bounds, scaling, relaxation, regularization, kkt)
             factorize_kkt(program.sparsity, kkt)
             _write_affine_complementarity(variables, workspace.complementarity)
             # The affine direction only tells how far the combined one may aim, so it is not refined.
@@ -235,33 +229,6 @@ def _follow_central_path(
         take_step(bounds, variables, step, primal_length, dual_length)
         regularization = max(LESS_REGULARIZATION * regularization, min_regularization)
         iteration += 1
-
-
-@inner_kernel
-def _write_constraint_matrix(program, bounds, kkt):
-    """Write A to the KKT matrix. Columns of fixed variables are zero: these take no part in a step."""
-    sparsity = program.sparsity
-    m = len(sparsity.row_start) - 1
-    for entry in range(len(program.entries)):
-        fixed = bounds.equality[m + sparsity.columns[entry]] > 0.0
-        kkt.off_diagonal[sparsity.kkt_entry[entry]] = 0.0 if fixed else program.entries[entry]
-
-
-@inner_kernel
-def _write_diagonal(sparsity, bounds, scaling, relaxation, regularization, kkt):
-    """Write theta and one over theta to the diagonal of the KKT matrix, with regularization."""
-    m = len(sparsity.row_position)
-    for column in range(len(sparsity.column_position)):
-        position = sparsity.column_position[column]
-        fixed = bounds.equality[m + column] > 0.0
-        kkt.regularization[position] = 0.0 if fixed else regularization
-        kkt.diagonal[position] = 1.0 if fixed else scaling.theta[m + column] + regularization
-    for row in range(m):
-        position = sparsity.row_position[row]
-        bounded = scaling.theta[row] + bounds.equality[row] > 0.0
-        weight = scaling.inverse_theta[row] + (relaxation + regularization) if bounded else WITHOUT_BOUND
-        kkt.regularization[position] = -regularization
-        kkt.diagonal[position] = -weight
 
 
 @inner_kernel
@@ -333,69 +300,3 @@ def _centering_target(variables, affine, scaling, mu, num_bounds):
     mu_affine = (1.0 - b) * mu + ((a - b) * by_slack + a * b * by_both) / num_bounds
     share = mu_affine / mu
     return mu * min(max(share * share * share, SMALLEST_CENTERING), 1.0)
-
-
-@inner_kernel
-def _initialize(program, kkt, workspace):
-    """Start near the middle of the bounds, after Mehrotra: two least-squares problems, then slacks and duals pushed inside."""
-    sparsity = program.sparsity
-    bounds, variables, scaling = workspace.bounds, workspace.variables, workspace.scaling
-    x, y = variables.x, variables.y
-    n = len(x)
-    m = len(y)
-    size = m + n
-    middle = workspace.terms
-    for i in range(size):
-        num_bounds = bounds.present[i] + bounds.present[size + i]
-        total = bounds.value[i] * bounds.present[i] + bounds.value[size + i] * bounds.present[size + i]
-        equality = bounds.equality[i] > 0.0
-        middle[i] = bounds.value[i] if equality else total / max(num_bounds, 1.0)
-        scaling.theta[i] = 1.0 if num_bounds > 0.0 else 0.0 if equality else 1e-6
-    invert_theta(scaling)
-    _write_diagonal(sparsity, bounds, scaling, 0.0, START_REGULARIZATION, kkt)
-    factorize_kkt(sparsity, kkt)
-    # x near the middle of all bounds; fixed variables stand at theirs.
-    activity = workspace.residuals.activity
-    for column in range(n):
-        x[column] = middle[m + column] if bounds.equality[m + column] > 0.0 else 0.0
-    write_activity(program, x, activity)
-    for row in range(m):
-        workspace.rhs_y[row] = middle[row] - activity[row]
-    solve_kkt(sparsity, kkt, middle[m:], workspace.rhs_y, x, y, np.inf, NO_REFINEMENT)
-    write_activity(program, x, activity)
-    # Least-norm multipliers of stationarity.
-    multipliers = workspace.residuals.multipliers
-    for column in range(n):
-        workspace.rhs_x[column] = -program.cost[column]
-    for row in range(m):
-        workspace.rhs_y[row] = 0.0
-    solve_kkt(sparsity, kkt, workspace.rhs_x, workspace.rhs_y, multipliers[m:], multipliers[:m], np.inf, NO_REFINEMENT)
-    _push_inside(bounds, activity, multipliers, variables)
-    for row in range(m):
-        y[row] = multipliers[row] if bounds.equality[row] > 0.0 else 0.0
-
-
-@inner_kernel
-def _push_inside(bounds, activity, multipliers, variables):
-    """Write positive slacks and duals that are near the activities and multipliers."""
-    size = len(activity)
-    violation = 0.0
-    wrong_sign = 0.0
-    for own, opposite, sign in ((0, size, 1.0), (size, 0, -1.0)):
-        for i in range(size):
-            if bounds.present[own + i] > 0.0:
-                violation = max(violation, sign * (bounds.value[own + i] - activity[i]))
-                if bounds.present[opposite + i] == 0.0:
-                    wrong_sign = max(wrong_sign, sign * multipliers[i])
-    primal_shift = max(1.5 * violation, START_DISTANCE)
-    dual_shift = max(1.5 * wrong_sign, START_DISTANCE)
-    for own, opposite, sign in ((0, size, 1.0), (size, 0, -1.0)):
-        for i in range(size):
-            variables.s[own + i] = 1.0
-            variables.z[own + i] = 1.0
-            if bounds.present[own + i] > 0.0:
-                slack = max(sign * (activity[i] - bounds.value[own + i]), 0.0) + primal_shift
-                if bounds.present[opposite + i] > 0.0:
-                    slack = min(slack, sign * (bounds.value[opposite + i] - bounds.value[own + i]))
-                variables.s[own + i] = slack
-                variables.z[own + i] = max(-sign * multipliers[i], 0.0) + dual_shift
