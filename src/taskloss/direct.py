@@ -190,14 +190,21 @@ def _(
     )
 
 
-class _TaskLoss(torch.autograd.Function):
-    """The value of a loss; the forward pass computes the gradient, the backward pass multiplies it."""
+@_evaluate.register_vmap
+def _(*arguments: Any) -> Any:
+    raise RuntimeError(
+        "losses of taskloss take batches themselves: instead of vmap, pass the whole batch (and the ranked axis as dim=)"
+    )
+
+
+class _WithGradient(torch.autograd.Function):
+    """A value that depends on the scores by a gradient that is known already; the backward pass multiplies it."""
 
     @classmethod
-    def apply(cls, *inputs: Any) -> tuple[Tensor, ...]:
+    def apply(cls, *inputs: Any) -> Tensor:
         """Call the C function below ``Function.apply`` unless a transform of torch.func is active.
 
-        ``Function.apply`` binds the signature of ``forward`` in every call, which takes a tenth of the time of a small batch.
+        ``Function.apply`` binds the signature of ``forward`` in every call, which takes a fifth of the time of a small batch.
         """
         # torch has no types for either of them.
         if torch._C._are_functorch_transforms_active():
@@ -205,45 +212,29 @@ class _TaskLoss(torch.autograd.Function):
         return super(torch.autograd.Function, cls).apply(*inputs)  # type: ignore[misc]
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        eager = not torch.compiler.is_compiling() and type(inputs[0]) is Tensor and not inputs[0].is_meta
-        # Only a tracer needs the operator. The plain function takes a quarter less time for a small batch.
-        value, gradient, owner = _evaluate_now(*inputs) if eager else _evaluate(*inputs)
-        # Every output costs time in the backward pass, and only a loss of several values needs the owners.
-        return (value, gradient, owner) if value.ndim else (value, gradient)
+    def forward(scores: Tensor, value: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
+        return value.clone()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        # Otherwise torch fills tensors of zeros for the outputs that have no gradient.
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(inputs[0], *output[1:])
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        scores, _, gradient, owner = inputs
+        ctx.save_for_backward(scores, gradient, owner)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         # Gradients are enabled here only when the caller wants to differentiate the result again.
         scale = ScaledGradient.apply if torch.is_grad_enabled() else ScaledGradient.forward
-        scores, *gradient_and_owner = ctx.saved_tensors
-        return (scale(scores, grad_outputs[0], *gradient_and_owner), *_NO_GRADIENTS)
-
-    @staticmethod
-    def vmap(*arguments: Any) -> Any:
-        raise RuntimeError(
-            "losses of taskloss take batches themselves: instead of vmap, pass the whole batch (and the ranked axis as dim=)"
-        )
-
-
-_NO_GRADIENTS = (None,) * 11
-"""Gradients of all the inputs but the scores."""
+        scores, gradient, owner = ctx.saved_tensors
+        return scale(scores, grad_outputs[0], gradient, owner), None, None, None
 
 
 class ScaledGradient(torch.autograd.Function):
     """The backward pass, as a function of the scores too: a second derivative then raises instead of being zero silently."""
 
     @staticmethod
-    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor | None = None) -> Tensor:
+    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
         factor = grad_values
-        if owner is not None and owner.numel():
+        if grad_values.ndim:
             factor = grad_values.reshape(-1)[owner].reshape(gradient.shape)
         # Multiply first, cast last: a float16 gradient of a large batch would flush to zero before a GradScaler could lift it.
         product = gradient * factor
@@ -283,8 +274,13 @@ def task_loss(
     _checks.check_reduction(reduction)
     _checks.check_ignore_index(ignore_index)
     with_gradient = scores.requires_grad and torch.is_grad_enabled()
-    inputs = (
-        scores,
+    # Only a tracer or a transform needs the operator; the plain function takes a quarter less time for a small batch.
+    plain = type(scores) is Tensor and not (
+        scores.is_meta or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    )
+    evaluate = _evaluate_now if plain else _evaluate
+    value, gradient, owner = evaluate(
+        scores if plain else scores.detach(),
         target,
         _checks.as_optional_tensor("groups", groups),
         task,
@@ -297,9 +293,7 @@ def task_loss(
         rule,
         epsilon,
     )
-    # The compiler cannot trace a Function with a context when nothing needs a gradient.
-    evaluate = _TaskLoss.forward if not with_gradient and torch.compiler.is_compiling() else _TaskLoss.apply
-    return evaluate(*inputs)[0]
+    return _WithGradient.apply(scores, value, gradient, owner) if with_gradient else value
 
 
 # --- the modules ------------------------------------------------------------------------------------------------------
