@@ -61,6 +61,7 @@ class Layout:
 
 _NO_OWNER = np.empty(0, np.int64)
 _ONE_RUN = np.zeros(1, np.int64)
+_ONE_WEIGHT = np.ones(1)
 
 
 def values_shape(shape: tuple[int, ...], dims: Sequence[int], groups: int | None) -> tuple[int, ...]:
@@ -219,6 +220,6 @@ def _relevant_counts(layout: Layout, positives: np.ndarray, num_relevant: np.nda
 def ranking_weights(layout: Layout, weight: np.ndarray | None) -> np.ndarray:
     """Return the weight of each item in a mean or sum, float64 ``(R,)``."""
     if weight is None:
-        return filled(layout.rankings, 1.0)
+        return _ONE_WEIGHT if layout.rankings == 1 else filled(layout.rankings, 1.0)
     _checks.check_weight(weight, layout.values_shape, layout.shape, layout.samples)
     return weight.reshape(-1).astype(np.float64)

@@ -182,5 +182,5 @@ def test_small_tables_are_filled_plainly():
     answers = augment_average_precision_down(lists, upper, loss_weight, memory_limit=1000, small_table=20)
     np.testing.assert_array_equal(answers, augment_any(lists, upper, AVERAGE_PRECISION, loss_weight))
     np.testing.assert_array_equal(answers, by_blocks(lists, upper, loss_weight))
-    with pytest.raises(ValueError, match="needs a table"):
+    with pytest.raises(ValueError, match="negative update needs"):
         augment_average_precision_down(lists, upper, loss_weight, memory_limit=100, small_table=20)

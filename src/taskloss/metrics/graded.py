@@ -40,13 +40,13 @@ class GradedRankings(NamedTuple):
         """Return the discount of each sample's rank when a ranking is sorted by ``keys``; equal keys share their mean."""
         return rank_discounts(keys, self.ignored, self.owner, self.layout.rankings, self.cut)
 
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum of the values of each ranking, ``(R,)``."""
-        return sums_by_ranking(values, self.owner, self.layout.rankings)
+    def sums(self, values: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Return the sum of ``values * factors`` of each ranking, ``(R,)``."""
+        return sums_by_ranking(values, factors, self.owner, self.layout.rankings)
 
     def ideal(self) -> np.ndarray:
         """Return the discounted gain of the ideal order, ``(R,)``; 1 where undefined."""
-        return np.where(self.defined, self.sums(self.gains * self.discounts_by(self.gains)), 1.0)
+        return np.where(self.defined, self.sums(self.gains, self.discounts_by(self.gains)), 1.0)
 
 
 def read_graded(
@@ -76,4 +76,4 @@ def read_graded(
 
 def ndcg(rankings: GradedRankings) -> np.ndarray:
     """Return the discounted gain of the prediction divided by that of the ideal order, ``(R,)``."""
-    return rankings.sums(rankings.gains * rankings.discounts_by(rankings.scores)) / rankings.ideal()
+    return rankings.sums(rankings.gains, rankings.discounts_by(rankings.scores)) / rankings.ideal()

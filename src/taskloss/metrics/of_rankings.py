@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from taskloss.kernels.items import filled
-from taskloss.kernels.ranking import interleaving, majorant, single_row, values
+from taskloss.kernels.ranking import interleaving, majorant, operating_point, single_row, values
 from taskloss.layout import Rankings
 
 NO_CUT = 2**62
@@ -29,31 +29,24 @@ def average_precision(rankings: Rankings, at: int | None = None) -> np.ndarray:
 
 def band_auc(rankings: Rankings, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return the area under the ROC curve between ``low`` and ``high`` false positives (real numbers), divided by the band."""
-    area = majorant.band_sum(rankings.lists, rankings.above, rankings.at_or_above, low, high)
-    return area / (rankings.relevant * (high - low))
+    return majorant.band_mean(rankings.lists, rankings.above, rankings.at_or_above, low, high, rankings.relevant)
 
 
 def false_positive_band(rankings: Rankings, min_fpr: float, max_fpr: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the band between two false positive rates in numbers of negatives, not rounded, as scikit-learn interpolates."""
-    negatives = np.maximum(rankings.negatives, 1)
-    return min_fpr * negatives, max_fpr * negatives
-
-
-def allowed_false_positives(rankings: Rankings, fpr: float) -> np.ndarray:
-    """Return ``floor(fpr * N)``; a little is added so that rounding loses no whole number."""
-    return np.floor(fpr * rankings.negatives + 1e-9)
+    return operating_point.false_positive_band(rankings.negatives, min_fpr, max_fpr)
 
 
 def recall_at_fpr(rankings: Rankings, fpr: float) -> np.ndarray:
     """Return the share of positives with at most the allowed number of negatives at or above them."""
-    allowed = allowed_false_positives(rankings, fpr)
+    allowed = operating_point.allowed_false_positives(rankings.negatives, fpr)
     return values.positives_above_bound(rankings.lists, rankings.at_or_above, allowed) / rankings.relevant
 
 
-def ideal_gains(rankings: Rankings, at: int | None = None) -> np.ndarray:
-    """Return the discounted gain of a perfect list, ``sum_{r <= R} d(r)``."""
-    count = reachable(rankings, at).astype(np.int64)
-    return _discount_sums(max(count.tolist(), default=1).bit_length())[count]
+def inverse_ideal_gains(rankings: Rankings, at: int | None = None) -> np.ndarray:
+    """Return one over the discounted gain of a perfect list, ``1 / sum_{r <= R} d(r)``."""
+    count = reachable(rankings, at)
+    return values.inverse_entries(_discount_sums(int(max(count.tolist(), default=1.0)).bit_length()), count)
 
 
 @functools.lru_cache(maxsize=2)
@@ -66,22 +59,18 @@ def _discount_sums(bits: int) -> np.ndarray:
 
 def ndcg(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the discounted gain of the positives divided by that of a perfect list."""
-    return values.ndcg(rankings.lists, rankings.above, rankings.at_or_above, ideal_gains(rankings, at), at or NO_CUT)
+    return values.ndcg(rankings.lists, rankings.above, rankings.at_or_above, inverse_ideal_gains(rankings, at), at or NO_CUT)
 
 
 def reciprocal_rank(rankings: Rankings) -> np.ndarray:
     """Return one over the rank of the first positive."""
-    return single_row.precision_at_row(rankings.lists, rankings.at_or_above, np.ones_like(rankings.positives))
-
-
-def needed_positives(rankings: Rankings, recall: float) -> np.ndarray:
-    """Return ``ceil(recall * R)``, at least 1; a little is subtracted so that rounding adds none."""
-    return np.maximum(np.ceil(recall * rankings.relevant - 1e-9), 1.0).astype(np.int64)
+    return single_row.precision_at_row(rankings.lists, rankings.at_or_above, filled(len(rankings.positives), 1, np.int64))
 
 
 def precision_at_recall(rankings: Rankings, recall: float) -> np.ndarray:
     """Return the precision of the highest threshold that reaches the recall; zero when none does."""
-    return values.precision_at_positive(rankings.lists, rankings.at_or_above, needed_positives(rankings, recall))
+    needed = operating_point.needed_positives(rankings.relevant, recall)
+    return values.precision_at_positive(rankings.lists, rankings.at_or_above, needed)
 
 
 def recall_at_precision(rankings: Rankings, precision: float) -> np.ndarray:
@@ -99,9 +88,9 @@ def top(rankings: Rankings, k: float) -> np.ndarray:
     """Return k as a count, or as a fraction of each list rounded down to at least 1; int64 ``(R,)``."""
     if isinstance(k, int):
         return filled(len(rankings.positives), k, np.int64)
-    return np.maximum(np.floor(k * rankings.sizes + 1e-9), 1.0).astype(np.int64)
+    return operating_point.top_of_list(rankings.positives, rankings.negatives, k)
 
 
-def positives_in_top(rankings: Rankings, k: float) -> np.ndarray:
-    """Return the number of positives in the first k ranks."""
-    return values.positives_in_top(rankings.lists, rankings.above, rankings.at_or_above, top(rankings, k))
+def share_in_top(rankings: Rankings, top: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return the number of positives in the first ``top[r]`` ranks divided by ``total[r]``."""
+    return values.positives_in_top(rankings.lists, rankings.above, rankings.at_or_above, top) / total

@@ -211,7 +211,8 @@ def precision_at_k_score(scores: Any, target: Any, *, k: float, **options: Unpac
     _checks.check_k(k)
 
     def values(rankings: Rankings) -> np.ndarray:
-        return of_rankings.positives_in_top(rankings, k) / of_rankings.top(rankings, k)
+        top = of_rankings.top(rankings, k)
+        return of_rankings.share_in_top(rankings, top, top)
 
     return _score(values, scores, target, None, **options)
 
@@ -227,7 +228,7 @@ def recall_at_k_score(
     _checks.check_k(k)
 
     def values(rankings: Rankings) -> np.ndarray:
-        return of_rankings.positives_in_top(rankings, k) / rankings.relevant
+        return of_rankings.share_in_top(rankings, of_rankings.top(rankings, k), rankings.relevant)
 
     return _score(values, scores, target, num_relevant, **options)
 

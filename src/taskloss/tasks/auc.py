@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.ranking import majorant
+from taskloss.kernels.ranking import majorant, operating_point
 from taskloss.layout import Rankings
 from taskloss.metrics import of_rankings
 from taskloss.tasks.ranking import RankingTask
@@ -27,14 +27,10 @@ class _BandTask(RankingTask):
         return of_rankings.band_auc(rankings, *self.band(rankings))
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
-        low, high = self.band(rankings)
-        scale = 1.0 / (rankings.relevant * (high - low))
-        return scale * majorant.band_sum(rankings.lists, counts, counts, low, high)
+        return majorant.band_mean(rankings.lists, counts, counts, *self.band(rankings), rankings.relevant)
 
     def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        low, high = self.band(rankings)
-        scale = 1.0 / (rankings.relevant * (high - low))
-        return majorant.augment_band(rankings.lists, low, high, worth * scale)
+        return majorant.augment_band(rankings.lists, *self.band(rankings), rankings.relevant, worth)
 
 
 @register("roc_auc", label="ROC AUC")
@@ -108,7 +104,7 @@ class RecallAtFPR(_BandTask):
         _checks.check_fraction("fpr", self.fpr)
 
     def band(self, rankings: Rankings) -> tuple[np.ndarray, np.ndarray]:
-        allowed = of_rankings.allowed_false_positives(rankings, self.fpr)
+        allowed = operating_point.allowed_false_positives(rankings.negatives, self.fpr)
         return allowed, allowed + 1.0
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:

@@ -102,10 +102,10 @@ class GradedInference(Inference[np.ndarray]):
         return self._rankings.discounts_by(keys)
 
     def loss(self, answer: np.ndarray) -> np.ndarray:
-        return 1.0 - self._rankings.sums(self._rankings.gains * answer) / self._ideal
+        return 1.0 - self._rankings.sums(self._rankings.gains, answer) / self._ideal
 
     def score_difference(self, answer: np.ndarray, reference: np.ndarray) -> np.ndarray:
-        return self._rankings.sums(self._rankings.scores * (answer - reference)) / self._ideal
+        return self._rankings.sums(self._rankings.scores, answer - reference) / self._ideal
 
     def feature_difference(self, answer: np.ndarray, reference: np.ndarray, factor: np.ndarray) -> np.ndarray:
         difference = (answer - reference) * self._of_samples(factor / self._ideal)

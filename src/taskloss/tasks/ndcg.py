@@ -34,7 +34,7 @@ class NDCG(ConvexRankingTask):
     at: int | None = None
 
     def scale(self, rankings: Rankings) -> np.ndarray:
-        return 1.0 / of_rankings.ideal_gains(rankings, self.at)
+        return of_rankings.inverse_ideal_gains(rankings, self.at)
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return of_rankings.ndcg(rankings, self.at)

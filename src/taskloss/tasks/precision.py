@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from taskloss import _checks
-from taskloss.kernels.ranking import corridor, precision_bound, single_row, terms
+from taskloss.kernels.items import filled
+from taskloss.kernels.ranking import corridor, operating_point, precision_bound, single_row, terms
 from taskloss.layout import Rankings
 from taskloss.metrics import of_rankings
 from taskloss.tasks.ranking import ConvexRankingTask, RankingTask
@@ -83,7 +84,7 @@ class ReciprocalRank(_SingleRowTask):
     on_one_class: str = "skip"
 
     def row(self, rankings: Rankings) -> np.ndarray:
-        return np.ones_like(rankings.positives)
+        return filled(len(rankings.positives), 1, np.int64)
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return of_rankings.reciprocal_rank(rankings)
@@ -109,7 +110,7 @@ class PrecisionAtRecall(_SingleRowTask):
         _checks.check_fraction("recall", self.recall)
 
     def row(self, rankings: Rankings) -> np.ndarray:
-        return of_rankings.needed_positives(rankings, self.recall)
+        return operating_point.needed_positives(rankings.relevant, self.recall)
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return of_rankings.precision_at_recall(rankings, self.recall)

@@ -7,6 +7,7 @@ the losses only pass it back. A loss that is an ordinary function of the scores 
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -93,6 +94,13 @@ class Inference(Reading, Generic[Answer]):
         """
 
 
+@functools.cache
+def _refused(options: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Return the options that are not among these, each with its field of :class:`Call`."""
+    names = ("dim", "groups", "ignore_index", "num_relevant", "weight")
+    return tuple((name, field) for name, field in zip(names, Call._fields, strict=True) if name not in options)
+
+
 class Task(ABC):
     """A metric. Subclasses are immutable and hashable (frozen dataclasses), so that they can be shared and compared."""
 
@@ -116,8 +124,8 @@ class Task(ABC):
 
     def refuse_unknown(self, call: Call) -> None:
         """Raise for an option that was set although this task has no use for it."""
-        for name, value in zip(("dim", "groups", "ignore_index", "num_relevant", "weight"), call, strict=True):
-            if value is not None and name not in self.options:
+        for name, field in _refused(self.options):
+            if getattr(call, field) is not None:
                 raise ValueError(f"{type(self).__name__} has no use for {name}=; leave it out")
 
     def score(

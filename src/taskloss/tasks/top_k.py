@@ -25,18 +25,21 @@ class _TopKTask(RankingTask):
         _checks.check_k(self.k)
 
     @abstractmethod
-    def scale(self, rankings: Rankings) -> np.ndarray:
-        """Return the worth of one positive in the top k."""
+    def total(self, rankings: Rankings, top: np.ndarray) -> np.ndarray:
+        """Return what the number of positives in the first ``top[r]`` ranks is divided by, ``(R,)``."""
 
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
-        return self.scale(rankings) * of_rankings.positives_in_top(rankings, self.k)
+        top = of_rankings.top(rankings, self.k)
+        return of_rankings.share_in_top(rankings, top, self.total(rankings, top))
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
-        return self.scale(rankings) * topk.count_inside(rankings.lists, counts, of_rankings.top(rankings, self.k))
+        top = of_rankings.top(rankings, self.k)
+        return topk.count_inside(rankings.lists, counts, top) / self.total(rankings, top)
 
     def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        pull = worth * self.scale(rankings)
-        return topk.augment_top_k(rankings.lists, rankings.above, rankings.at_or_above, of_rankings.top(rankings, self.k), pull)
+        top = of_rankings.top(rankings, self.k)
+        pull = worth / self.total(rankings, top)
+        return topk.augment_top_k(rankings.lists, rankings.above, rankings.at_or_above, top, pull)
 
 
 @register("precision_at_k")
@@ -54,8 +57,8 @@ class PrecisionAtK(_TopKTask):
     k: float = 10
     on_one_class: str = "skip"
 
-    def scale(self, rankings: Rankings) -> np.ndarray:
-        return 1.0 / of_rankings.top(rankings, self.k)
+    def total(self, rankings: Rankings, top: np.ndarray) -> np.ndarray:
+        return top
 
 
 @register("recall_at_k")
@@ -71,5 +74,5 @@ class RecallAtK(_TopKTask):
     k: float = 10
     on_one_class: str = "skip"
 
-    def scale(self, rankings: Rankings) -> np.ndarray:
-        return 1.0 / rankings.relevant
+    def total(self, rankings: Rankings, top: np.ndarray) -> np.ndarray:
+        return rankings.relevant

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taskloss.kernels._numba import kernel
-from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, augment_any, table_words
+from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, fill_table, largest_table
 from taskloss.kernels.ranking.terms import AVERAGE_PRECISION, drop, row_drop
 from taskloss.kernels.sort import TwoLists, scores_of
 
@@ -86,8 +86,9 @@ def augment_average_precision_down(
         small_table: if no ranking has more words of marks than this, the plain table is computed.
         patience: rows for which a block must stay falling to be declared so.
     """
-    if table_words(lists, at_or_above).max(initial=0) <= small_table:
-        return augment_any(lists, at_or_above, AVERAGE_PRECISION, loss_weight, memory_limit)
+    words, _ = largest_table(lists, at_or_above)
+    if words <= min(small_table, memory_limit // 8):
+        return fill_table(lists, at_or_above, AVERAGE_PRECISION, loss_weight, words)
     columns = int(at_or_above.max(initial=0))
     block = _block_size(columns) if block is None else block
     blocks = _allocate(columns, block)

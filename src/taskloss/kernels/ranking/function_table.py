@@ -17,7 +17,7 @@ import numpy as np
 from taskloss.kernels._numba import kernel
 from taskloss.kernels.ragged import blocks, places
 from taskloss.kernels.ranking.levels import Terms
-from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, backtrack, fill_row, table_words
+from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, backtrack, fill_row, largest_table
 from taskloss.kernels.sort import TwoLists, scores_of
 
 
@@ -83,15 +83,14 @@ def _augment_down(
     lists: TwoLists, ranking: np.ndarray, upper: np.ndarray, terms: Terms, loss_weight: np.ndarray, memory_limit: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the least and greatest of the best counts at or below ``upper``."""
-    words = table_words(lists, upper)
-    if words.max(initial=0) * 8 > memory_limit:
-        largest = int(words.argmax())
+    words, largest = largest_table(lists, upper)
+    if words * 8 > memory_limit:
         raise ValueError(
-            f"m needs a table of {words[largest] * 8 / 2**30:.1f} GiB for a ranking of {lists.positive_counts()[largest]:,} "
+            f"m needs a table of {words * 8 / 2**30:.1f} GiB for a ranking of {lists.positive_counts()[largest]:,} "
             f"positives and {lists.negative_counts()[largest]:,} negatives; the limit is {memory_limit / 2**30:.1f} GiB. If m is "
             "convex in c, use update='positive' with convex=True, which needs no table; else smaller batches or groups"
         )
-    table = np.empty(words.max(initial=0), np.uint64)
+    table = np.empty(words, np.uint64)
     best = np.empty(upper.max(initial=0) + 1)
 
     def solve(chosen: np.ndarray, prefer_least: bool, counts: np.ndarray) -> np.ndarray:

@@ -89,9 +89,17 @@ def _rank_discounts(order, keys, ignored, owner, rankings, cut):
     return result
 
 
-def sums_by_ranking(values: np.ndarray, owner: np.ndarray, rankings: int) -> np.ndarray:
-    """Return the sum of the values of each ranking, float64 ``(R,)``; it does not depend on the order of the samples.
+def sums_by_ranking(values: np.ndarray, factors: np.ndarray, owner: np.ndarray, rankings: int) -> np.ndarray:
+    """Return the sum of ``values * factors`` of each ranking, float64 ``(R,)``; the order of the samples does not matter.
 
     ``owner`` is the ranking of each sample, empty when there is only one ranking.
     """
-    return np.array([order_free_sum(values)]) if rankings == 1 else order_free_sums_by_owner(values, owner, rankings)
+    if rankings == 1:
+        return _sum_of_products(values, factors)
+    return order_free_sums_by_owner(values * factors, owner, rankings)
+
+
+@kernel
+def _sum_of_products(values, factors):
+    """Return the sum of ``values * factors``, float64 ``(1,)``."""
+    return np.full(1, order_free_sum(values * factors))

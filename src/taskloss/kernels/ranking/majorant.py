@@ -25,8 +25,11 @@ from taskloss.kernels.sort import scores_of
 
 
 @kernel
-def augment_band(lists, low, high, loss_weight):
-    """Return the least and greatest maximizing counts for a loss weight of either sign; the bands are float64 ``(R,)`` each."""
+def augment_band(lists, low, high, relevant, loss_weight):
+    """Return the least and greatest maximizing counts for a loss weight of either sign.
+
+    ``low`` and ``high`` are the bands, ``relevant`` the positives that the mean is taken over, float64 ``(R,)`` each.
+    """
     least = np.zeros(len(lists.positives), np.int64)
     greatest = np.zeros(len(lists.positives), np.int64)
     for r in range(len(loss_weight)):
@@ -35,7 +38,8 @@ def augment_band(lists, low, high, loss_weight):
         if len(t) > 0:
             # Scores are measured from a middle one: the loss weight, added to scores far from zero, would be rounded away.
             middle = t[len(t) // 2]
-            slopes, ends = _majorant(t, middle, low[r], high[r], loss_weight[r])
+            scale = 1.0 / (relevant[r] * (high[r] - low[r]))
+            slopes, ends = _majorant(t, middle, low[r], high[r], loss_weight[r] * scale)
             _count_slopes(s, middle, slopes, ends, least[rows], greatest[rows])
     return least, greatest
 
@@ -97,8 +101,8 @@ def _count_slopes(s, middle, slopes, ends, least, greatest):
 
 
 @kernel
-def band_sum(lists, above, at_or_above, low, high):
-    """Return ``sum_i M(c_i)`` of each ranking, float64 ``(R,)``.
+def band_mean(lists, above, at_or_above, low, high, relevant):
+    """Return ``M(c)`` of each ranking, float64 ``(R,)``, with the arguments of :func:`augment_band`.
 
     A positive with negatives tied to it counts the mean of M over the real counts from ``above`` to ``at_or_above``, which is the
     diagonal of a ROC curve.
@@ -111,6 +115,7 @@ def band_sum(lists, above, at_or_above, low, high):
                 result[r] += high[r] - min(max(first, low[r]), high[r])
             else:
                 result[r] += _band_integral(first, last, low[r], high[r]) / (last - first)
+        result[r] /= relevant[r] * (high[r] - low[r])
     return result
 
 

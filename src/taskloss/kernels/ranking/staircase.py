@@ -32,20 +32,10 @@ def augment_any(
     ``at_or_above`` are the greatest counts of the prediction. Raises ``ValueError`` when a ranking's table would be larger than
     ``memory_limit`` bytes.
     """
-    words = table_words(lists, at_or_above)
-    largest = int(words.argmax()) if len(words) else 0
-    if len(words) and words[largest] * 8 > memory_limit:
-        raise ValueError(_too_large(lists, largest, int(words[largest]) * 8, memory_limit))
-    table = np.empty(words.max(initial=0), np.uint64)
-    least = np.zeros(len(lists.positives), np.int64)
-    chosen = np.ones(len(loss_weight), np.bool_)
-    tied = _fill_rankings(lists, at_or_above, metric, loss_weight, table, True, chosen, least)
-    if not tied.any():
-        # The two differ only where two cells have exactly equal values.
-        return least, least
-    greatest = least.copy()
-    _fill_rankings(lists, at_or_above, metric, loss_weight, table, False, tied, greatest)
-    return least, greatest
+    words, largest = largest_table(lists, at_or_above)
+    if words * 8 > memory_limit:
+        raise ValueError(_too_large(lists, largest, words * 8, memory_limit))
+    return fill_table(lists, at_or_above, metric, loss_weight, words)
 
 
 def _too_large(lists: TwoLists, ranking: int, size: int, memory_limit: int) -> str:
@@ -58,13 +48,31 @@ def _too_large(lists: TwoLists, ranking: int, size: int, memory_limit: int) -> s
 
 
 @kernel
-def table_words(lists, at_or_above):
-    """Return the size of each ranking's table in words of 64 cells, int64 ``(R,)``."""
-    words = np.zeros(len(lists.positive_start) - 1, np.int64)
-    for r in range(len(words)):
+def largest_table(lists, at_or_above):
+    """Return the size of the largest table of a ranking in words of 64 cells, and the ranking."""
+    largest, most_words = 0, 0
+    for r in range(len(lists.positive_start) - 1):
+        words = 0
         for i in range(lists.positive_start[r], lists.positive_start[r + 1]):
-            words[r] += (at_or_above[i] >> 6) + 1
-    return words
+            words += (at_or_above[i] >> 6) + 1
+        if words > most_words:
+            largest, most_words = r, words
+    return most_words, largest
+
+
+@kernel
+def fill_table(lists, at_or_above, metric, loss_weight, words):
+    """Return the results of :func:`augment_any`; ``words`` is the size of the largest table."""
+    table = np.empty(words, np.uint64)
+    least = np.zeros(len(lists.positives), np.int64)
+    chosen = np.ones(len(loss_weight), np.bool_)
+    tied = _fill_rankings(lists, at_or_above, metric, loss_weight, table, True, chosen, least)
+    if not tied.any():
+        # The two differ only where two cells have exactly equal values.
+        return least, least
+    greatest = least.copy()
+    _fill_rankings(lists, at_or_above, metric, loss_weight, table, False, tied, greatest)
+    return least, greatest
 
 
 @kernel
@@ -76,7 +84,7 @@ def _fill_rankings(lists, at_or_above, metric, loss_weight, table, prefer_least,
         at_or_above: upper bounds of the counts, int64 ``(positives,)``, read.
         metric: an integer of :mod:`taskloss.kernels.ranking.terms`.
         loss_weight: float64 ``(R,)``, read.
-        table: workspace of at least :func:`table_words` words, uint64, overwritten.
+        table: workspace of at least :func:`largest_table` words, uint64, overwritten.
         prefer_least: whether to write the least optimum.
         chosen: bool ``(R,)``, read.
         counts: int64 ``(positives,)``, written in the chosen rankings.

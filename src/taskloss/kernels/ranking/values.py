@@ -26,8 +26,8 @@ def _group_end(positives, first, stop):
 
 
 @kernel
-def ndcg(lists, above, at_or_above, ideal, cut):
-    """Return the sum of the discounts of the positives' ranks up to ``cut``, divided by ``ideal[r]``.
+def ndcg(lists, above, at_or_above, scale, cut):
+    """Return the sum of the discounts of the positives' ranks up to ``cut``, multiplied by ``scale[r]``.
 
     Each member of a group has its mean discount.
     """
@@ -44,7 +44,16 @@ def ndcg(lists, above, at_or_above, ideal, cut):
                 total += discount(np.float64(rank))
             result[r] += (end - first) * (total / (bottom - top + 1))
             first = end
-        result[r] /= ideal[r]
+        result[r] *= scale[r]
+    return result
+
+
+@kernel
+def inverse_entries(table, indices):
+    """Return one over the entries of a table at ``indices``, whole numbers as float64 ``(R,)``."""
+    result = np.empty(len(indices))
+    for r in range(len(indices)):
+        result[r] = 1.0 / table[int(indices[r])]
     return result
 
 
