@@ -11,11 +11,12 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import taskloss as tl
-from taskloss.kernels import _numba
+from taskloss.kernels import _linking, _numba
 
 
 def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
@@ -34,6 +35,33 @@ def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
         warnings.simplefilter("error")
         _numba.kernel(lambda a: a)
     assert add(1, 2) == 3
+
+
+@_numba.inner_kernel
+def _cube(x, negate):
+    return -(x**3) if negate else x**3
+
+
+@_numba.allocating_kernel
+def _cubes(values):
+    result = np.empty(len(values))
+    for i in range(len(values)):
+        result[i] = _cube(values[i], False)
+    return result
+
+
+@_numba.kernel
+def _signed_cubes(values):
+    return _cubes(values), _cube(values[0], True)
+
+
+def test_kernels_that_only_kernels_call_are_linked_into_their_callers():
+    cubes, negated = _signed_cubes(np.array([2.0, 3.0]))
+    assert cubes.tolist() == [8.0, 27.0]
+    assert negated == -8.0
+    assert len(_cube.signatures) == 1, "calls with True and with False share their code"
+    with pytest.raises(TypeError):
+        _cubes(np.array([2.0]))
 
 
 def run_program(program: str, tree: Path, cache: str) -> str:
@@ -85,6 +113,7 @@ def test_kernels_outside_the_folder_of_kernels_are_outdated_by_what_they_import(
         "__init__.py": "",
         "kernels/__init__.py": "",
         "kernels/_numba.py": Path(_numba.__file__).read_text(),
+        "kernels/_linking.py": Path(_linking.__file__).read_text(),
         "kernels/growth.py": "from taskloss.kernels._numba import kernel\n@kernel\ndef grow(x):\n    return 2.0 * x\n",
         "solver/__init__.py": "",
         "solver/steps.py": (

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import types
+
+from taskloss.kernels._linking import LinkedCompiler
 
 
 def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
@@ -21,17 +24,32 @@ def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
     it dies, and concurrent calls abort. Where no folder is writable (a read-only installation without a home folder), the
     kernel still works but each process compiles it again.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **extra}
+    options: dict[str, Any] = {**_OPTIONS, **extra}
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher = _without_literals(numba.njit(cache=True, **options)(function))
     except RuntimeError:
         _warn_no_cache()
-        return numba.njit(**options)(function)
+        return _without_literals(numba.njit(**options)(function))
     # numba reuses machine code while the kernel's own file is unchanged, but the code also contains the kernels that it calls.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         cache_file._source_stamp = _source_stamp(Path(function.__code__.co_filename))
         cache_file._load_index = functools.partial(_load_index_or_empty, cache_file._load_index)
+    return dispatcher
+
+
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+def _without_literals(dispatcher: Any) -> Any:
+    """Let calls with a constant share the code of calls with a variable; numba compiles a function anew for each constant."""
+    compiler = dispatcher._compiler
+    fold = compiler.fold_argument_types
+
+    def fold_without_literals(args: Any, kws: dict[str, Any]) -> Any:
+        return fold(tuple(map(types.unliteral, args)), {name: types.unliteral(value) for name, value in kws.items()})
+
+    compiler.fold_argument_types = fold_without_literals
     return dispatcher
 
 
@@ -45,20 +63,26 @@ def _load_index_or_empty(load_index: Callable[[], Any]) -> Any:
 
 def inlined_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a small kernel that LLVM inlines into its callers: for innermost loops."""
-    return kernel(function, forceinline=True)
+    return _linked(function, forceinline=True)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel that only kernels call, and that neither allocates nor returns an array (numba refuses it otherwise).
 
-    It has no wrapper for Python and counts no references: less code, which compiles sooner and runs faster.
+    It counts no references: less code, which compiles sooner and runs faster.
     """
-    return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+    return _linked(function, _nrt=False)
 
 
 def allocating_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel that only kernels call, and that may allocate arrays."""
-    return kernel(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _linked(function)
+
+
+def _linked(function: Callable[..., Any], **extra: Any) -> Any:
+    """Compile a kernel for other kernels; it needs no cache, since the machine code of its callers contains it."""
+    options: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": LinkedCompiler, **extra}
+    return _without_literals(numba.njit(**options)(function))
 
 
 @functools.cache

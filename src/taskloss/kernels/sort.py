@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels._numba import inlined_kernel, inner_kernel, kernel
 
 NEGATIVE, POSITIVE, IGNORED = 0, 1, 2
 
-MANY_SAMPLES = 4096
+MANY_SAMPLES = 1024
 """From here on numpy's sort is the fastest. For fewer samples calls take longer than the work: kernels sort by themselves."""
 
 
@@ -53,6 +53,22 @@ def scores_of(lists, r):
     s = lists.positives[lists.positive_start[r] : lists.positive_start[r + 1]]
     t = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]
     return s, t
+
+
+@inner_kernel
+def sort_few(values):
+    """Sort a short array in place by Shell's method, with the gaps of Ciura 2001.
+
+    It is as fast as numba's quicksort up to a thousand values, and compiles in a fraction of its time.
+    """
+    for gap in (301, 132, 57, 23, 10, 4, 1):
+        for i in range(gap, len(values)):
+            value = values[i]
+            k = i
+            while k >= gap and values[k - gap] > value:
+                values[k] = values[k - gap]
+                k -= gap
+            values[k] = value
 
 
 @kernel
@@ -124,12 +140,12 @@ def pack(scores, labels, owner, rankings, packed):
         negative_start[r + 1] += negative_start[r]
     keys = np.empty(positive_start[-1] + negative_start[-1] if packed else 0, np.uint64)
     if packed:
-        # Adding zero turns -0.0 into 0.0: the two are one score, so they must be one key.
-        bits = (scores + np.float32(0.0)).view(np.uint32)
         kept = 0
         for i in range(len(scores)):
             if labels[i] != IGNORED:
-                key = np.uint64(_reversed_bits(bits[i])) << np.uint64(32)
+                # Adding zero turns -0.0 into 0.0: the two are one score, so they must be one key.
+                bits = np.float32(scores[i] + np.float32(0.0)).view(np.uint32)
+                key = np.uint64(_reversed_bits(bits)) << np.uint64(32)
                 keys[kept] = key | (np.uint64(labels[i]) << np.uint64(31)) | np.uint64(i)
                 kept += 1
     return keys, positive_start, negative_start

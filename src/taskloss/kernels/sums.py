@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inner_kernel, kernel
 
 # Above this value the grids below could overflow; the terms are then scaled by a power of two, which is exact.
 _LARGEST = 2.0**900
@@ -29,7 +29,7 @@ def order_free_sum(values):
     for value in values:
         largest = max(largest, abs(value))
         if not math.isfinite(value):
-            return values.sum()
+            return _plain_sum(values)
     if largest == 0.0:
         return 0.0
     scale = _SHRINK if largest > _LARGEST else 1.0
@@ -47,6 +47,15 @@ def order_free_sum(values):
             totals[k] += piece
             remainder -= piece
     return ((totals[2] + totals[1]) + totals[0]) / scale
+
+
+@inner_kernel
+def _plain_sum(values):
+    """Return the sum in the order given, for values that are not all finite."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 @kernel
@@ -76,7 +85,7 @@ def summable_unit(*values: np.ndarray) -> float:
     return 2.0**-64 if largest > 2.0**960 else 1.0
 
 
-@kernel
+@inner_kernel
 def _rounder(exponent):
     """Return the constant that rounds a float to multiples of ``2^exponent`` when it is added and subtracted again."""
     return math.ldexp(1.5, exponent + 52)

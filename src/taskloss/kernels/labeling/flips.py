@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels._numba import allocating_kernel, inlined_kernel, inner_kernel, kernel
 from taskloss.kernels.labeling.confusion import ACCURACY, BALANCED_ACCURACY, F_BETA, G_MEAN, MCC, largest_change, metric_value
 
 # Widens the bounds on costs, so that rounding cannot exclude a sample that may flip.
@@ -63,7 +63,7 @@ class _Problem(NamedTuple):
     """Value of 0/0."""
 
 
-@kernel
+@allocating_kernel
 def cost_limits(metric, weight, tallies, positive_weight, negative_weight, beta2):
     """Return the highest cost at which a positive (row 0) and a negative (row 1) can flip, float64 ``(2, R)``.
 
@@ -159,7 +159,7 @@ def threshold_after(costs, flips, at_zero, least_at_zero, downward):
     return (np.float64(cost), 1.0 - flipped) if downward else (-np.float64(cost), flipped)
 
 
-@kernel
+@inner_kernel
 def _least_flips_at_zero(problem, a, b, positives_at, negatives_at):
     """Return the fewest positives and negatives at zero whose flips leave the metric as if all of them flipped.
 
@@ -192,7 +192,7 @@ def _metric_at(problem, a, b):
     return metric_value(problem.metric, a, b, problem.positives, problem.negatives, problem.beta2, problem.zero_division)
 
 
-@kernel
+@allocating_kernel
 def _solve(problem, p, q):
     """Return the best numbers of positives and of negatives to flip, the fewest among equally good ones."""
     if len(p) == 0 and len(q) == 0:
@@ -218,7 +218,7 @@ def _solve(problem, p, q):
     return _search_rows(problem, p, q)
 
 
-@kernel
+@inner_kernel
 def _count_below(costs, bound):
     """Return how many of the ascending ``costs`` are below ``bound``."""
     low, high = 0, len(costs)
@@ -258,7 +258,7 @@ def _slope(problem, k):
     return n / (np.sqrt(problem.positives * problem.negatives) * np.sqrt(k * (n - k)))
 
 
-@kernel
+@allocating_kernel
 def _search_diagonals(problem, first, second):
     """Search over ``k = a + b``; return the best numbers of flips of ``first``, lowering k, and of ``second``, raising k."""
     weight = problem.weight
@@ -286,7 +286,7 @@ def _search_diagonals(problem, first, second):
     return best_first, best_second
 
 
-@kernel
+@allocating_kernel
 def _search_rows(problem, p, q):
     """Search over b, for metrics that are linear in a with the slope ``1 / (P + b)``; return the best i and j."""
     sign = 1.0 if problem.weight > 0 else -1.0
@@ -306,7 +306,7 @@ def _search_rows(problem, p, q):
     return best_i, best_j
 
 
-@kernel
+@allocating_kernel
 def _divide_and_conquer(problem, p, q):
     """Search by halving the range of j; return the best i and j.
 

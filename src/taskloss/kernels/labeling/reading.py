@@ -11,7 +11,7 @@ from taskloss.kernels._numba import kernel
 from taskloss.kernels.labeling.confusion import metric_value
 from taskloss.kernels.labeling.flips import augment_labelings, cost_limits
 from taskloss.kernels.labeling.samples import Samples, Tallies, collect_costs, sort_segments, tally
-from taskloss.kernels.sort import IGNORED, MANY_SAMPLES, NEGATIVE, POSITIVE, read_labels
+from taskloss.kernels.sort import IGNORED, MANY_SAMPLES, NEGATIVE, POSITIVE, read_labels, sort_few
 
 
 @kernel
@@ -34,7 +34,10 @@ def count_samples(samples, labelings):
     for i in range(len(samples.scores)):
         finite &= np.isfinite(samples.scores[i]) | (samples.labels[i] == IGNORED)
     counts = tally(samples, labelings)
-    return counts, counts[0] + counts[1] > 0, finite
+    nonempty = np.empty(labelings, np.bool_)
+    for r in range(labelings):
+        nonempty[r] = counts[0, r] + counts[1, r] > 0
+    return counts, nonempty, finite
 
 
 @kernel
@@ -71,7 +74,7 @@ def _augment_few(metric, weight, samples, tallies, positive_weight, negative_wei
     values, start, stop = _collect(metric, weight, samples, tallies, positive_weight, negative_weight, beta2)
     for label in range(2):
         for r in range(start.shape[1]):
-            values[start[label, r] : stop[label, r]].sort()
+            sort_few(values[start[label, r] : stop[label, r]])
     return augment_labelings(metric, weight, values, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division)
 
 
@@ -99,6 +102,6 @@ def _collect(metric, weight, samples, tallies, positive_weight, negative_weight,
             end += (above if (weight > 0) == (label == 0) else size - above) + 1
     values = np.empty(end, samples.scores.dtype)
     direction = 1.0 if weight > 0 else -1.0
-    stop[0] = collect_costs(samples, POSITIVE, direction, limits[0], start[0], values)
-    stop[1] = collect_costs(samples, NEGATIVE, -direction, limits[1], start[1], values)
+    collect_costs(samples, POSITIVE, direction, limits[0], start[0], stop[0], values)
+    collect_costs(samples, NEGATIVE, -direction, limits[1], start[1], stop[1], values)
     return values, start, stop

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import inlined_kernel, kernel
-from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
+from taskloss.kernels._numba import allocating_kernel, inlined_kernel, kernel
+from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE, sort_few
 from taskloss.kernels.sums import order_free_sums
 
 
@@ -80,7 +80,7 @@ def _run_length(samples):
     return len(samples.scores) // max(len(samples.run_owner), 1)
 
 
-@kernel
+@allocating_kernel
 def tally(samples, labelings):
     """Return the :class:`Tallies` as rows of one array, int64 ``(6, R)``."""
     counts = np.zeros((6, labelings), np.int64)
@@ -107,7 +107,7 @@ def tally(samples, labelings):
 
 
 @kernel
-def collect_costs(samples, label, direction, limits, start, values):
+def collect_costs(samples, label, direction, limits, start, stop, values):
     """Write ``direction * score`` of the samples of this label where it is positive and at most ``limits[r]``, unsorted.
 
     Args:
@@ -116,12 +116,11 @@ def collect_costs(samples, label, direction, limits, start, values):
         direction: 1.0 for samples above zero, -1.0 for samples below.
         limits: the highest cost to keep, float64 ``(R,)``, read.
         start: where labeling r begins in ``values``, int64 ``(R,)``, read.
+        stop: where the costs of labeling r end, int64 ``(R,)``, written.
         values: of the scores' dtype, written; the capacity of a labeling is one more than its number of costs.
-
-    Returns:
-        Where the costs of each labeling end, int64 ``(R,)``.
     """
-    stop = start.copy()
+    for r in range(len(start)):
+        stop[r] = start[r]
     length = _run_length(samples)
     for run in range(len(samples.run_owner)):
         r = samples.run_owner[run]
@@ -132,7 +131,6 @@ def collect_costs(samples, label, direction, limits, start, values):
             values[slot] = cost
             slot += (samples.labels[i] == label) & (cost > 0.0) & (cost <= limit)
         stop[r] = slot
-    return stop
 
 
 def segments(lengths: np.ndarray) -> tuple[np.ndarray, int]:
@@ -158,7 +156,7 @@ def sort_segments(values: np.ndarray, start: np.ndarray, stop: np.ndarray) -> No
 def _sort_short_segments(values, start, stop):
     for r in range(len(start)):
         if 1 < stop[r] - start[r] <= _SHORT_SEGMENT:
-            values[start[r] : stop[r]].sort()
+            sort_few(values[start[r] : stop[r]])
 
 
 def costs_of(samples: Samples, label: int, direction: int, limits: np.ndarray, room: np.ndarray) -> Costs:
@@ -167,8 +165,8 @@ def costs_of(samples: Samples, label: int, direction: int, limits: np.ndarray, r
     Samples that cost more than ``limits[r]`` are left out. ``room[r]`` is the capacity to reserve, at least their number.
     """
     start, size = segments(room + 1)
-    values = np.empty(size, samples.scores.dtype)
-    stop = collect_costs(samples, label, float(direction), limits, start, values)
+    values, stop = np.empty(size, samples.scores.dtype), np.empty_like(start)
+    collect_costs(samples, label, float(direction), limits, start, stop, values)
     sort_segments(values, start, stop)
     return Costs(values=values, start=start, stop=stop)
 

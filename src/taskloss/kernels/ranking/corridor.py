@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, fill_table, largest_table
 from taskloss.kernels.ranking.terms import AVERAGE_PRECISION, drop, row_drop
 from taskloss.kernels.sort import TwoLists, scores_of
@@ -240,21 +240,22 @@ def _fill(s, t, upper, metric_weight, block, patience, blocks, prefer_least, max
     return history, tied
 
 
-@kernel
+@allocating_kernel
 def _grow(history, length):
     """Return a copy of the history with more capacity."""
     result = np.empty(length, np.uint64)
-    result[: len(history)] = history
+    for i in range(len(history)):
+        result[i] = history[i]
     return result
 
 
-@kernel
+@inner_kernel
 def _least_rise(s, t, row, metric_weight, begin, end):
     """Return a lower bound of the rises of a row within a block."""
     return (s[row] - t[begin]) + metric_weight * row_drop(AVERAGE_PRECISION, row + 1, end - 1)
 
 
-@kernel
+@inner_kernel
 def _defer_row(s, t, row, metric_weight, k, begin, end, block, debt, blocks):
     """Defer one row of a falling block and return True, if it certainly stays falling; its last cell then pays the debt."""
     lower_bound = blocks.lower_bound[k] + (_least_rise(s, t, row, metric_weight, begin, end) - debt)
@@ -278,14 +279,14 @@ def _catch_up(s, t, row, metric_weight, k, begin, end, blocks):
         blocks.falls[c] = max(blocks.falls[c] + rises, 0.0)
 
 
-@kernel
+@inner_kernel
 def _stays_flat(s, t, row, metric_weight, begin, end, debt):
     """Return whether a flat block certainly stays flat in this row, given the debt from the block above."""
     greatest_rise = (s[row] - t[end - 1]) + metric_weight * row_drop(AVERAGE_PRECISION, row + 1, begin)
     return greatest_rise < 0.0 or (end - begin) * greatest_rise < debt
 
 
-@kernel
+@inner_kernel
 def _flat_debt(s, t, row, metric_weight, begin, end, gap_sums):
     """Return ``-sum r(c)`` over a block: the sum of ``t - s``, less the drop of the metric from the block's begin to its end."""
     width = end - begin
@@ -293,7 +294,7 @@ def _flat_debt(s, t, row, metric_weight, begin, end, gap_sums):
     return width * (t[begin] - s[row]) - gap_sums[end - 1] - metric_weight * (i * width / ((i + begin) * (i + end)))
 
 
-@kernel
+@allocating_kernel
 def _update_cells(s, t, row, metric_weight, k, begin, end, debt, patience, blocks, rises, prefer_least, marks):
     """Compute one row of the table in one block, cell by cell from the right.
 
@@ -344,7 +345,7 @@ def _update_cells(s, t, row, metric_weight, k, begin, end, debt, patience, block
     return debt, tied
 
 
-@kernel
+@inner_kernel
 def _backtrack(upper, block, state, history, row_start, counts):
     """Write the optimum of one ranking to ``counts``: in each row the first marked cell at or above the count before.
 
@@ -374,7 +375,7 @@ def _backtrack(upper, block, state, history, row_start, counts):
             state[np.int64(history[record] >> np.uint64(2))] = history[record] & np.uint64(3)
 
 
-@kernel
+@inner_kernel
 def _next_mark(history, first_word, begin, c, end):
     """Return the first marked cell from ``c`` on, or ``end``; ``first_word`` has the marks of the cells from ``begin`` on."""
     while c < end and (history[first_word + ((c - begin) >> 6)] >> np.uint64((c - begin) & 63)) & np.uint64(1) == 0:

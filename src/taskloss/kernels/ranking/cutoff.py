@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES
 from taskloss.kernels.ranking.terms import term
 from taskloss.kernels.sort import TwoLists, scores_of
@@ -66,7 +66,7 @@ def _augment_cut(lists, above, at_or_above, metric, k, loss_weight):
     return least, greatest
 
 
-@kernel
+@allocating_kernel
 def _solve(s, t, above, at_or_above, metric, k, loss_weight, prefer_least, counts):
     """Write the least or greatest optimum of one ranking to ``counts``.
 
@@ -115,7 +115,7 @@ def _solve(s, t, above, at_or_above, metric, k, loss_weight, prefer_least, count
     _backtrack(above if prefer_least else at_or_above, marks, best_inside, min(k - best_inside, len(t)), counts)
 
 
-@kernel
+@inner_kernel
 def _backtrack(natural, marks, inside, bound, counts):
     """Write the counts of the ``inside`` rows within rank k from their marks, and those of the rows after them.
 
@@ -130,7 +130,7 @@ def _backtrack(natural, marks, inside, bound, counts):
         counts[i] = c
 
 
-@kernel
+@allocating_kernel
 def _add_row(score, t, natural, cost_at_upper, i, upper, metric, loss_weight, best, marks, prefer_least):
     """Replace ``best[c]`` by ``max_{c' <= c} best[c'] + g_i(c')`` for c up to ``upper``.
 
@@ -163,7 +163,7 @@ def _add_row(score, t, natural, cost_at_upper, i, upper, metric, loss_weight, be
         best[c] = record
 
 
-@kernel
+@allocating_kernel
 def _later_row_costs(s, t, above, k, rows):
     """Return ``sum_{i > a} sum_{j <= k - a} (s_i - t_j)_+`` for a = 0..rows, each from the next by one more row and column."""
     costs = np.zeros(rows + 1)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inner_kernel, kernel
 from taskloss.kernels.sort import scores_of
 
 
@@ -70,7 +70,7 @@ def score_difference(lists, counts, reference):
     return result
 
 
-@kernel
+@inner_kernel
 def _excess(s, t, counts):
     """Return ``sum_i sum_{j <= c_i} (t_j - s_i)``, carried from row to row so that only differences of scores are ever added."""
     total = 0.0

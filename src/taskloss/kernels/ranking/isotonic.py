@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels._numba import allocating_kernel, inlined_kernel, inner_kernel, kernel
 from taskloss.kernels.ranking.terms import drop, row_drop
 from taskloss.kernels.sort import TwoLists, scores_of
 
@@ -41,11 +41,12 @@ def _pool_rankings(lists, metric, loss_weight):
             _pool(s, t, metric, loss_weight[r], True, greatest[rows])
         else:
             # The two differ only where some gain is exactly zero.
-            greatest[rows] = least[rows]
+            for i in range(rows.start, rows.stop):
+                greatest[i] = least[i]
     return least, greatest
 
 
-@kernel
+@allocating_kernel
 def _pool(s, t, metric, loss_weight, greatest, counts):
     """Write the least or the ``greatest`` optimum of one ranking to ``counts``; return whether any computed gain was zero."""
     # A stack of blocks: the first row, the sum of s_i - s_first, and the level.
@@ -92,7 +93,7 @@ def _gain(s, t, metric, loss_weight, first, last, offset_sum, c):
     return rows * (t[c] - s[first]) - offset_sum + loss_weight * drop(metric, first + 1, last + 1, c)
 
 
-@kernel
+@inner_kernel
 def _search(s, t, metric, loss_weight, first, last, offset_sum, low, high, from_above, greatest):
     """Return the level of a block, known to lie in ``low..high``, and whether any computed gain was zero.
 

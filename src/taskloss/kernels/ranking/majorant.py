@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.kernels.sort import scores_of
 
 
@@ -44,7 +44,7 @@ def augment_band(lists, low, high, relevant, loss_weight):
     return least, greatest
 
 
-@kernel
+@allocating_kernel
 def _majorant(t, middle, low, high, loss_weight):
     """Return the descending slopes of the majorant, measured from ``middle``, and the count at which each of them ends."""
     # A stack of blocks of pooled increments: the first increment, the sum of the differences from it, and the mean.
@@ -75,7 +75,7 @@ def _majorant(t, middle, low, high, loss_weight):
     return slopes[:blocks], ends[:blocks]
 
 
-@kernel
+@inner_kernel
 def _count_slopes(s, middle, slopes, ends, least, greatest):
     """Write the counts at which the slopes fall below each score of one ranking to ``least`` and ``greatest``.
 
@@ -119,7 +119,7 @@ def band_mean(lists, above, at_or_above, low, high, relevant):
     return result
 
 
-@kernel
+@inner_kernel
 def _band_integral(first, last, low, high):
     """Return the integral of ``high - clip(x, low, high)`` for x from ``first`` to ``last``."""
     before = max(0.0, min(last, low) - first)

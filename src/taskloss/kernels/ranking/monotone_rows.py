@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.kernels.ranking.terms import row_drop
 from taskloss.kernels.sort import scores_of
 
@@ -29,7 +29,7 @@ def augment_monotone_rows(lists, at_or_above, metric, loss_weight):
     return least, greatest
 
 
-@kernel
+@allocating_kernel
 def _divide(s, t, upper, metric, metric_weight, prefer_least, counts):
     """Write the least or greatest best count of each row of one ranking, at most ``upper``, to ``counts``."""
     # A stack of ranges of rows with the bounds of their counts; it holds two ranges per halving of the rows, so 130 suffice.
@@ -49,7 +49,7 @@ def _divide(s, t, upper, metric, metric_weight, prefer_least, counts):
         waiting += 2
 
 
-@kernel
+@inner_kernel
 def _best_count(score, t, i, low, high, metric, metric_weight, prefer_least):
     """Return the best count of row i in ``low..high``, scanned from the highest down."""
     best, best_value, value = high, 0.0, 0.0

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.kernels.sort import scores_of
 
 
-@kernel
+@allocating_kernel
 def holding_bounds(positives, ratio):
     """Return ``B_k`` for k = 1..positives, int64; ``ratio`` is ``(1 - p)/p``."""
     # 1e-9: a product that should be an integer must not be rounded down to the one before.
@@ -31,7 +31,7 @@ def holding_bounds(positives, ratio):
     return bounds
 
 
-@kernel
+@inner_kernel
 def last_holding(counts, bounds):
     """Return the largest k with ``c_k <= B_k``, zero if there is none."""
     for k in range(len(counts), 0, -1):
@@ -72,7 +72,7 @@ def augment_precision_bound(lists, above, at_or_above, ratio, loss_weight):
     return least, greatest
 
 
-@kernel
+@allocating_kernel
 def _best_lower(s, t, natural, bounds, reward):
     """Return the largest and the smallest optimal k at or below that of the prediction; ``reward`` per row that k falls."""
     sums = _prefix_from_middle(t)
@@ -94,7 +94,7 @@ def _best_lower(s, t, natural, bounds, reward):
     return largest_k, smallest_k
 
 
-@kernel
+@allocating_kernel
 def _best_higher(s, t, natural, bounds, reward):
     """Return the largest and the smallest optimal k at or above that of the prediction; ``reward`` per row that k rises."""
     sums = _prefix_from_middle(t)
@@ -124,7 +124,7 @@ def _best_higher(s, t, natural, bounds, reward):
     return largest_k, smallest_k
 
 
-@kernel
+@allocating_kernel
 def _prefix_from_middle(t):
     """Return ``sums[c] = sum_{j <= c} (t_j - middle)`` up to a constant, accumulated outward from the middle score."""
     sums = np.zeros(len(t) + 1)

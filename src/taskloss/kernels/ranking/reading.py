@@ -6,7 +6,7 @@ import numpy as np
 
 from taskloss.kernels._numba import kernel
 from taskloss.kernels.ranking.interleaving import natural_counts
-from taskloss.kernels.sort import MANY_SAMPLES, TwoLists, deal, pack, read_labels, scores_of, split_by_label
+from taskloss.kernels.sort import MANY_SAMPLES, TwoLists, deal, pack, read_labels, scores_of, sort_few, split_by_label
 
 
 def read_lists(
@@ -38,7 +38,7 @@ def _read_few(scores, target, ignore, ignored, owner, rankings):
     """Return the results of :func:`read_lists`, for float32 scores, in one call."""
     labels, known = read_labels(target, ignore, ignored)
     keys, positive_start, negative_start = pack(scores, labels, owner, rankings, True)
-    keys.sort()
+    sort_few(keys)
     samples = deal(keys, True, scores, labels, owner, positive_start, negative_start)
     lists = TwoLists(samples[0], samples[1], samples[2], samples[3], positive_start, negative_start)
     return (samples[0], samples[1], samples[2], samples[3], positive_start, negative_start), _count(lists), known

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inner_kernel, kernel
 from taskloss.kernels.sort import scores_of
 
 
@@ -43,7 +43,7 @@ def augment_single_row(lists, above, at_or_above, row, loss_weight):
     return least, greatest
 
 
-@kernel
+@inner_kernel
 def _scan_up(s, t, natural, k, loss_weight):
     """Return the least and greatest optimal count of row k (from 0) at or above its natural one."""
     low = high = natural[k]
@@ -65,7 +65,7 @@ def _scan_up(s, t, natural, k, loss_weight):
     return low, high
 
 
-@kernel
+@inner_kernel
 def _scan_down(s, t, natural, k, metric_weight):
     """Return the least and greatest optimal count of row k (from 0) at or below its natural one."""
     low = high = natural[k]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.kernels.ranking.terms import row_drop
 from taskloss.kernels.sort import TwoLists, scores_of
 
@@ -75,7 +75,7 @@ def fill_table(lists, at_or_above, metric, loss_weight, words):
     return least, greatest
 
 
-@kernel
+@allocating_kernel
 def _fill_rankings(lists, at_or_above, metric, loss_weight, table, prefer_least, chosen, counts):
     """Write the least or greatest optimum of the ``chosen`` rankings to ``counts``.
 
@@ -102,7 +102,7 @@ def _fill_rankings(lists, at_or_above, metric, loss_weight, table, prefer_least,
     return tied
 
 
-@kernel
+@allocating_kernel
 def _fill(s, t, upper, metric, loss_weight, table, prefer_least):
     """Write the marks of one ranking to ``table``, last row first; return whether two cells were exactly equal."""
     if len(s) == 0:
@@ -118,7 +118,7 @@ def _fill(s, t, upper, metric, loss_weight, table, prefer_least):
     return tied
 
 
-@kernel
+@inner_kernel
 def fill_row(rises, upper, prefer_least, best, words):
     """Compute one row of the table, from the count ``upper`` down.
 
@@ -153,7 +153,7 @@ def fill_row(rises, upper, prefer_least, best, words):
     return tied
 
 
-@kernel
+@inner_kernel
 def _write_rises(score, t, i, upper, metric, loss_weight, rises):
     """Write the ``rises`` of row i for :func:`fill_row`."""
     rises[upper] = 0.0
@@ -161,7 +161,7 @@ def _write_rises(score, t, i, upper, metric, loss_weight, rises):
         rises[c] = (score - t[c]) - loss_weight * row_drop(metric, i, c)
 
 
-@kernel
+@inner_kernel
 def backtrack(upper, table, counts):
     """Write the optimum of one ranking to ``counts``: in each row the first marked cell at or above the count before.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels._numba import inlined_kernel, inner_kernel, kernel
 
 AVERAGE_PRECISION = 0
 NDCG = 1
@@ -29,7 +29,7 @@ _SHORT_BLOCK = 16
 _LN2 = np.log(2.0)
 
 
-@kernel
+@inner_kernel
 def discount(rank):
     """Return ``d(rank) = 1 / log2(1 + rank)``, the weight of this rank (from 1) in a discounted cumulative gain."""
     # The rank is an integer, so 1 + rank is exact and the slower log1p would be no more accurate.
@@ -83,7 +83,7 @@ def drop(metric, a, b, c):
     return _average_precision_drop(a, b, c)
 
 
-@kernel
+@inner_kernel
 def _average_precision_drop(a, b, c):
     r"""Return ``sum_{i=a..b} i / ((i + c)(i + c + 1))``, accurate to a few units in the last place.
 
@@ -118,7 +118,7 @@ def _average_precision_drop(a, b, c):
     return total + bracket + (first - 0.5) * d / (p * q) + (_harmonic_remainder(q) - _harmonic_remainder(p))
 
 
-@kernel
+@inner_kernel
 def _harmonic_remainder(n):
     """Return ``R(n)`` of :func:`_average_precision_drop`."""
     square = 1.0 / (n * n)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inner_kernel, kernel
 
 # Relative to the probability near the mean; a million of these are below the last bit of a sum.
 _NEGLIGIBLE = 1e-22
@@ -72,7 +72,7 @@ def place_probabilities(k, p, n, least, greatest):
     return result
 
 
-@kernel
+@inner_kernel
 def _near_mean(k, p, n):
     """Return the mean of j, rounded down."""
     return k * n // (p + 1)

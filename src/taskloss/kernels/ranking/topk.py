@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inner_kernel, kernel
 from taskloss.kernels.sort import scores_of
 
 
@@ -47,14 +47,14 @@ def augment_top_k(lists, above, at_or_above, k, loss_weight):
     return least, greatest
 
 
-@kernel
+@inner_kernel
 def _clip(counts, inside, bound):
     """Clip the first ``inside`` counts to at most ``bound`` and the others to at least ``bound``, in place."""
     for i in range(len(counts)):
         counts[i] = min(counts[i], bound) if i < inside else max(counts[i], bound)
 
 
-@kernel
+@inner_kernel
 def _positives_inside(counts, k):
     """Return the number of positives in the top k of a ranking with these counts."""
     inside = 0
@@ -63,7 +63,7 @@ def _positives_inside(counts, k):
     return inside
 
 
-@kernel
+@inner_kernel
 def _best_moves(s, t, k, inside, reward):
     """Return the fewest and the most samples of ``s`` to move out of the top k for the best total of rewards less costs.
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import inner_kernel, kernel
 from taskloss.kernels.ranking.precision_bound import holding_bounds
 from taskloss.kernels.ranking.terms import discount
 
 
-@kernel
+@inner_kernel
 def _group_end(positives, first, stop):
     """Return one past the last positive, before ``stop``, whose score equals that of ``first``."""
     end = first + 1

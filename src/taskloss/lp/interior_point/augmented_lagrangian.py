@@ -25,7 +25,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
-from taskloss.lp.interior_point.data import largest_magnitude, program_of, write_activity, write_stationarity
+from taskloss.lp.interior_point.data import copy_values, largest_magnitude, program_of, write_activity, write_stationarity
 from taskloss.lp.interior_point.kkt import FULL_ACCURACY, factorize_kkt, make_kkt, solve_kkt
 from taskloss.lp.interior_point.termination import largest_violation, optimality, relative_gap
 
@@ -106,7 +106,7 @@ def _augmented_lagrangian(program, kkt, x, multipliers, sigma, max_updates, tole
         iterations += used
         if residual == np.inf:
             break
-        multipliers[:] = updated
+        copy_values(updated, multipliers)
         write_activity(program, x, activity)
         violation = largest_violation(program, activity)
         gap = relative_gap(program, x, multipliers) if is_linear else 0.0
@@ -162,14 +162,14 @@ def _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, max_iterat
         if residual > 0.5 * residual_before and _equal(active, active_before):
             return iterations, residual
         residual_before = residual
-        active_before[:] = active
+        copy_values(active, active_before)
         damping = sigma * max(SMALLEST_DAMPING, min(1e-4, residual))
         _write_newton_matrix(program, active, sigma, damping, kkt)
         factorize_kkt(program.sparsity, kkt)
         solve_kkt(program.sparsity, kkt, -gradient, zero_rows, direction, row_direction, FULL_ACCURACY, MAX_REFINEMENTS)
         slope = np.dot(gradient, direction)
         if not slope < 0.0:
-            direction[:] = -gradient
+            copy_values(-gradient, direction)
             slope = -np.dot(gradient, gradient)
         write_activity(program, direction, change)
         for i in range(size):

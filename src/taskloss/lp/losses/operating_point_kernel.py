@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.kernels._numba import kernel
+from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.lp.losses.ratio_kernel import phi_of, psi_of, psi_slope
 
 _NEAR_ZERO = 1e-12
@@ -71,7 +71,7 @@ def operating_points(lists, bound, at_recall, two_sided, slack, margin, squash, 
     return values
 
 
-@kernel
+@allocating_kernel
 def _psi_and_slopes(scores, positive, margin, squash):
     """Return psi of scores of one class, and its derivative with respect to each score."""
     phi = phi_of(scores, squash)
@@ -81,7 +81,7 @@ def _psi_and_slopes(scores, positive, margin, squash):
     return psi, slopes
 
 
-@kernel
+@allocating_kernel
 def _breakpoints(p, q):
     """Return the breakpoints ``(P + N,)``, ascending; the number of positives up to each; and D and B there."""
     n, i, j = len(p) + len(q), len(p) - 1, len(q) - 1
@@ -99,7 +99,7 @@ def _breakpoints(p, q):
     return points, positives_up_to, deficit, excess
 
 
-@kernel
+@inner_kernel
 def _deficit_and_excess(p, q, threshold):
     """Return D and B at one threshold."""
     deficit = excess = 0.0
@@ -110,7 +110,7 @@ def _deficit_and_excess(p, q, threshold):
     return deficit, excess
 
 
-@kernel
+@allocating_kernel
 def _at_recall(p, q, recall, lower, upper, two_sided, p_gradient, q_gradient):
     """Return one minus the best precision at a recall, over thresholds in ``[lower, upper]``; write its gradient."""
     count = len(p)
@@ -149,7 +149,7 @@ def _at_recall(p, q, recall, lower, upper, two_sided, p_gradient, q_gradient):
     return b / total
 
 
-@kernel
+@allocating_kernel
 def _at_precision(p, q, precision, slack, lower, upper, two_sided, p_gradient, q_gradient):
     """Return the loss of recall at a precision, over thresholds in ``[lower, upper]``; write its gradient."""
     count = len(p)
@@ -189,7 +189,7 @@ def _at_precision(p, q, precision, slack, lower, upper, two_sided, p_gradient, q
     return best / count
 
 
-@kernel
+@inner_kernel
 def _counts_around(p, q, threshold):
     """Return the numbers of positives below the threshold, positives at it, negatives above it, negatives at it."""
     below = at_p = above = at_q = 0
@@ -202,7 +202,7 @@ def _counts_around(p, q, threshold):
     return below, at_p, above, at_q
 
 
-@kernel
+@inner_kernel
 def _half_counts(p, q, threshold):
     """Return the numbers of positives below and of negatives above the threshold; samples at it count half."""
     below, at_p, above, at_q = _counts_around(p, q, threshold)
@@ -216,7 +216,7 @@ def _slopes(p, q, threshold, weight_a, weight_b):
     return -weight_a * below - weight_b * (above + at_q), -weight_a * (below + at_p) - weight_b * above
 
 
-@kernel
+@inner_kernel
 def _write_gradient(p, q, threshold, weight_a, weight_b, share, p_gradient, q_gradient):
     """Write the gradient with respect to psi at a fixed threshold.
 
@@ -228,7 +228,7 @@ def _write_gradient(p, q, threshold, weight_a, weight_b, share, p_gradient, q_gr
         q_gradient[j] = weight_b if q[j] > threshold else (weight_b * (1.0 - share) if q[j] == threshold else 0.0)
 
 
-@kernel
+@allocating_kernel
 def _write_gradient_at_breakpoint(p, q, threshold, weight_a, weight_b, lower, upper, two_sided, p_gradient, q_gradient):
     """Write the gradient with respect to psi where the best threshold is a breakpoint or an end of ``[lower, upper]``."""
     left, right = _slopes(p, q, threshold, weight_a, weight_b)
@@ -242,7 +242,7 @@ def _write_gradient_at_breakpoint(p, q, threshold, weight_a, weight_b, lower, up
         _give_rest(p, q, max(p[0], q[0]), True, p_gradient, q_gradient)
 
 
-@kernel
+@allocating_kernel
 def _give_rest(p, q, psi, with_negatives, p_gradient, q_gradient):
     """Add to the gradient of the samples at ``psi``, which define the end of the range, what makes its sum zero."""
     rest = -(p_gradient.sum() + q_gradient.sum())

@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from taskloss.kernels._numba import inlined_kernel, kernel
+from taskloss.kernels._numba import inlined_kernel, inner_kernel, kernel
 from taskloss.kernels.sort import IGNORED, NEGATIVE, POSITIVE
 
 _HALF_SCALE = 2.0**30
@@ -60,7 +60,7 @@ def _fixed_point(label):
     return high, np.int64((scaled - high) * _HALF_SCALE)
 
 
-@kernel
+@inner_kernel
 def _add_label_bounds(phi, labels, margin, sums, counts):
     """Add the bounds of the soft labels of some samples of one labeling to its sums.
 
@@ -97,7 +97,7 @@ def _to_float(digits):
     return (digits[0] + digits[1] / _HALF_SCALE) / _HALF_SCALE
 
 
-@kernel
+@inner_kernel
 def _best_corner(sums, counts, numerator, denominator, zero_division, bounds, slopes):
     """Return the largest ratio of one labeling over the four corners of the box of A and B.
 
