@@ -7,6 +7,7 @@ such a function ends as plain LLVM code, which is optimized and turned into mach
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from numba.core.codegen import JITCodeLibrary
@@ -37,8 +38,9 @@ class _LinkedLowering(NativeLowering):
         state.library = _LinkedLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
-        # Callers find a function by its entry point, which numba wants to be a built-in function. Nobody calls this one.
-        entry_point = object().__sizeof__
+        # Callers find a function by its entry point, which numba wants to be a built-in function. This one raises a TypeError
+        # if Python calls it.
+        entry_point = io.StringIO().write
         state.targetctx.insert_user_function(entry_point, state.cr.fndesc, [state.library])
         state.cr = state.cr._replace(cfunc=entry_point)
         return True
