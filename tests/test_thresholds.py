@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -156,13 +157,61 @@ def test_bounds_agree_with_the_textbook():
     assert guarantees._clopper_pearson_lower(18, 20, 0.05) == pytest.approx(beta.ppf(0.05, 18, 3))
 
 
-@given(st.integers(1, 3000), st.sampled_from([0.5, 0.9, 0.99]), st.sampled_from([0.05, 0.01]))
-def test_candidates_can_all_show_the_precision(samples, precision, error):
-    candidates = guarantees._precision_candidates(samples, precision, error)
+@given(st.integers(1, 3000), st.sampled_from([0.05, 0.01]))
+def test_candidates_depend_on_the_samples_and_the_confidence_alone(samples, error):
+    candidates = guarantees._precision_candidates(samples, error)
     assert candidates == sorted(set(candidates))
-    if candidates:
-        assert candidates[-1] == samples
-        assert guarantees._clopper_pearson_lower(candidates[0], candidates[0], error / len(candidates)) >= precision
+    assert candidates[-1] == samples
+    assert max(np.diff(candidates) / candidates[:-1], default=0) <= 0.7, "each has about half as many alerts again as the last"
+    if candidates[0] < samples:
+        assert guarantees._clopper_pearson_lower(candidates[0], candidates[0], error / len(candidates)) >= 0.5
+
+
+def highest_precision(scores, target, requirement: float) -> float:
+    return float(
+        re.search(r"the highest that can be shown is (\d\.\d+)", thresholds.for_precision(scores, target, requirement).advice)[1]
+    )
+
+
+@pytest.mark.parametrize("n", [40, 300, 1000])
+def test_the_advice_does_not_depend_on_the_request_and_can_be_followed(n):
+    rng = np.random.default_rng(n)
+    target = rng.random(n) < 0.3
+    scores = rng.normal(size=n) + target
+    best = {highest_precision(scores, target, request) for request in (0.65, 0.7, 0.8, 0.9, 0.95, 0.99)}
+    assert len(best) == 1
+    assert thresholds.for_precision(scores, target, best.pop()).found
+    bounds = [thresholds.for_precision(scores, target, request).bound for request in (0.05, 0.1, 0.2)]
+    assert bounds == sorted(bounds)
+
+
+def test_the_highest_precision_is_held_when_it_is_asked_for_afterwards():
+    missed = 0
+    for seed in range(DATA_SETS):
+        scores, target = simulate(np.random.default_rng(seed), 300, None)
+        point = thresholds.for_precision(scores, target, highest_precision(scores, target, 0.9999))
+        missed += true_values(point.require().threshold, None)["precision"] < point.bound
+    assert missed <= TOLERANCE
+
+
+def test_labels_of_any_kind_follow_one_rule():
+    """The rule of the estimators and of the command line: 1 is positive, else pos_label, else the rarer class, with a warning."""
+    rng = np.random.default_rng(0)
+    target = rng.random(400) < 0.2
+    scores = rng.normal(size=400) + 3.0 * target
+    expected = thresholds.for_precision(scores, target, 0.8)
+    for labels in (np.where(target, 1, -1), np.where(target, "1", "0"), torch.from_numpy(target), target.astype(float).tolist()):
+        assert thresholds.for_precision(scores, labels, 0.8) == expected
+    words = np.where(target, "fraud", "ok")
+    with pytest.warns(UserWarning, match="'fraud' is taken, the rarer class. Pass pos_label='fraud' or pos_label='ok'") as caught:
+        assert thresholds.for_precision(scores, words, 0.8) == expected
+    assert [warning.filename for warning in caught] == [__file__]
+    assert thresholds.for_f_score(scores, words, pos_label="fraud") == thresholds.for_f_score(scores, target)
+    assert thresholds.for_recall(-scores, words, 0.9, pos_label="ok") == thresholds.for_recall(-scores, ~target, 0.9)
+    several = np.where(target, "fraud", np.where(scores > 0, "ok", "unclear"))
+    assert thresholds.for_fpr(scores, several, 0.1, pos_label="fraud") == thresholds.for_fpr(scores, target, 0.1)
+    only = thresholds.for_fpr(scores[~target], words[~target], 0.1, pos_label="fraud")
+    assert only.threshold == thresholds.for_fpr(scores[~target], np.zeros((~target).sum()), 0.1).threshold
 
 
 @pytest.mark.parametrize(
@@ -214,7 +263,11 @@ def test_points_tell_what_they_guarantee():
         (lambda: thresholds.for_precision([1.0, 2.0], [0, 1, 1], 0.9), "expected the same shape"),
         (lambda: thresholds.for_precision([[1.0, 2.0]], [[0, 1]], 0.9), "shape \\(n,\\)"),
         (lambda: thresholds.for_precision([1.0, math.nan], [0, 1], 0.9), "must be finite"),
-        (lambda: thresholds.for_precision([1.0, 2.0], [-1, 1], 0.9), "expected only 0 and 1"),
+        (lambda: thresholds.for_precision([1.0, 2.0, 3.0], [0, 1, 2], 0.9), "3 different labels: 0, 1, 2; expected two"),
+        (lambda: thresholds.for_precision([1.0, 2.0], ["a", "a"], 0.9), "one label only: 'a'"),
+        (lambda: thresholds.for_precision([1.0, 2.0], ["a", "b"], 0.9, pos_label="c"), "not among the labels 'a', 'b'"),
+        (lambda: thresholds.for_precision([1.0, 2.0], [0, math.nan], 0.9), "target\\[1\\] is missing"),
+        (lambda: thresholds.for_precision([1.0, 2.0], np.array(["a", 1], object), 0.9), "different types"),
         (lambda: thresholds.for_precision([1.0, 2.0], [0, 1], 1.0), "certainty cannot be shown"),
         (lambda: thresholds.for_recall([1.0, 2.0], [0, 1], 0.9, confidence=95), "95% is 0.95"),
         (lambda: thresholds.for_f_score([], []), "at least one sample"),

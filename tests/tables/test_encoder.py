@@ -135,11 +135,13 @@ def test_nothing_to_learn_from():
     ("cells", "positive", "chosen", "labels"),
     [
         (["0", "1", "0"], None, "1", [0, 1, 0]),
-        (["1", "1.0", "0"], None, "0", [0, 0, 1]),
+        (["1", "1.0", "0"], None, "1", [1, 1, 0]),
         (["1", "1.0", "0"], "1.00", "1", [1, 1, 0]),
         (["yes", "no", "", "yes"], None, "no", [0, 1, 0]),
         (["no", "yes"], None, "yes", [0, 1]),
-        (["-1", "1"], None, "1", [0, 1]),
+        (["-1", "1", "1"], None, "1", [0, 1, 1]),
+        (["True", "false", "True"], None, "True", [1, 0, 1]),
+        (["b", "a", "b", "a", "b"], None, "b", [1, 0, 1, 0, 1]),
         (["a", "b", "c", "c"], "c", "c", [0, 0, 1, 1]),
     ],
 )
@@ -148,7 +150,9 @@ def test_positive_label(cells, positive, chosen, labels):
     assert target.positive == chosen
     assert target.labels.tolist() == labels
     assert target.rows.tolist() == [row for row, cell in enumerate(cells) if cell]
-    assert bool(target.notices) == ("" in cells)
+    assert any("left out" in notice for notice in target.notices) == ("" in cells)
+    told = positive is None and not set(cells) <= {"0", "1", "1.0", "-1", "True", "false"}
+    assert any("--positive" in notice for notice in target.notices) == told
 
 
 @pytest.mark.parametrize(

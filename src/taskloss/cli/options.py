@@ -24,7 +24,11 @@ Metric = Annotated[
     ),
 ]
 Positive = Annotated[
-    str | None, typer.Option(help="Label of the positive class; all others are negative.", show_default="the rarer of two labels")
+    str | None,
+    typer.Option(
+        help="Label of the positive class; all others are negative.",
+        show_default="1 or true; else the rarer of two labels, or if both are above 40% the last in sorted order",
+    ),
 ]
 Group = Annotated[
     str | None, typer.Option(help="Column of query ids: the rows of each query are ranked.", show_default="in svmlight: qid")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taskloss._positive import find_positive
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import NumberStyle
 from taskloss.tables.table import Categories, Table
@@ -32,8 +33,9 @@ class BinaryTarget:
 def binary_target(table: Table, name: str, positive: str | None = None) -> BinaryTarget:
     """Read a column as two classes.
 
-    The positive class is ``positive``, against all other labels. By default it is the rarer of two labels, or the last one in
-    sorted order if both are equally frequent. Rows without a target are left out, with a notice.
+    The positive class is ``positive``, against all other labels. By default it is 1 of the labels 0 and 1, -1 and 1, false and
+    true; of two other labels it is the rarer one if its share is below 40%, else the last one in sorted order, and a notice says
+    so. Rows without a target are left out, with a notice.
 
     Raises:
         TableError: if the column does not exist, has one class only, or has several and ``positive`` is not given.
@@ -45,7 +47,7 @@ def binary_target(table: Table, name: str, positive: str | None = None) -> Binar
     shown += ", ..." if len(known) > 8 else ""
     if not known:
         raise TableError(f"every cell of the target, column {name!r} of {table.source}, is empty")
-    chosen = _choose_positive(known, name, table.source, positive, shown)
+    chosen, notices = _choose_positive(known, name, table.source, positive, shown)
     if len(known) < 2:
         raise TableError(
             f"the target, column {name!r} of {table.source}, has one class only: {shown}; expected two. Is it the right column?"
@@ -53,7 +55,7 @@ def binary_target(table: Table, name: str, positive: str | None = None) -> Binar
     rows = np.flatnonzero(classes.codes >= 0)
     labels = (classes.codes[rows] == classes.labels.index(chosen)).astype(np.int64)
     others = tuple(label for label in classes.labels if label != chosen)
-    return BinaryTarget(labels, rows, chosen, others, _note_missing(classes.codes < 0, name))
+    return BinaryTarget(labels, rows, chosen, others, (*notices, *_note_missing(classes.codes < 0, name)))
 
 
 def graded_target(table: Table, name: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -86,20 +88,31 @@ def _labels(table: Table, name: str) -> Categories:
     return Categories(new_codes[classes.codes], labels)
 
 
-def _choose_positive(known: dict[str, int], name: str, source: str, positive: str | None, shown: str) -> str:
-    """Return the positive label; ``known`` has the number of rows of each label, ``shown`` lists them for messages."""
+def _choose_positive(
+    known: dict[str, int], name: str, source: str, positive: str | None, shown: str
+) -> tuple[str, tuple[str, ...]]:
+    """Return the positive label, and a notice if nobody has said which one it is.
+
+    ``known`` has the number of rows of each label, ``shown`` lists them for messages.
+    """
     if positive is not None:
         number = NumberStyle().parse(positive)
         for spelling in (positive, "" if number is None else f"{number:.15g}"):
             if spelling in known:
-                return spelling
+                return spelling, ()
         raise TableError(f"the target, column {name!r} of {source}, has no label {shorten(positive)}; its labels are {shown}")
     if len(known) > 2:
         raise TableError(
             f"the target, column {name!r} of {source}, has {len(known):,} different labels: {shown}; expected two. "
             "Give --positive LABEL to set one of them against all others"
         )
-    return min(reversed(list(known)), key=known.__getitem__)
+    labels = list(known)
+    if len(labels) < 2:
+        return labels[0], ()
+    index, reason = find_positive(labels, list(known.values()))
+    if not reason:
+        return labels[index], ()
+    return labels[index], (f"the positive class is {shorten(labels[index])}, {reason}; --positive chooses another",)
 
 
 def _note_missing(missing: np.ndarray, name: str) -> tuple[str, ...]:

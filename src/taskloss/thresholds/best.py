@@ -12,10 +12,10 @@ from taskloss.thresholds.point import Counts, OperatingPoint, found_point
 from taskloss.thresholds.samples import just_above, just_below, ranked, read_samples
 
 
-def for_f_score(scores: Any, target: Any, *, beta: float = 1.0) -> OperatingPoint:
+def for_f_score(scores: Any, target: Any, *, beta: float = 1.0, pos_label: Any = None) -> OperatingPoint:
     """Return the threshold with the highest F-score on the given samples.
 
-    It carries no guarantee: the F-score of new data tends to be lower.
+    It carries no guarantee: the F-score of new data tends to be lower. Arguments as for :func:`for_value`.
 
     >>> point = for_f_score([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0])
     >>> point.threshold, point.recall
@@ -28,11 +28,14 @@ def for_f_score(scores: Any, target: Any, *, beta: float = 1.0) -> OperatingPoin
         with np.errstate(invalid="ignore"):
             return np.nan_to_num((1 + weight) * tp / ((1 + weight) * tp + fp + weight * fn), nan=1.0)
 
-    return for_value(scores, target, f_score, requirement=f"best F-score, beta {beta:g}")
+    values, labels = read_samples(scores, target, pos_label)
+    return _best(values, labels, f_score, f"best F-score, beta {beta:g}")
 
 
-def for_cost(scores: Any, target: Any, *, false_positive: float, false_negative: float) -> OperatingPoint:
+def for_cost(scores: Any, target: Any, *, false_positive: float, false_negative: float, pos_label: Any = None) -> OperatingPoint:
     """Return the threshold with the lowest total cost on the given samples, without a guarantee.
+
+    Arguments as for :func:`for_value`.
 
     >>> for_cost([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], false_positive=1, false_negative=5).threshold
     1.5
@@ -43,28 +46,35 @@ def for_cost(scores: Any, target: Any, *, false_positive: float, false_negative:
         _checks.check_positive("false_positive", false_positive),
         _checks.check_positive("false_negative", false_negative),
     )
-    return for_value(
-        scores,
-        target,
-        lambda counts: -(alarm * counts.false_positives + miss * counts.false_negatives),
-        requirement=f"lowest cost, {alarm:g} per false positive, {miss:g} per false negative",
-    )
+    values, labels = read_samples(scores, target, pos_label)
+    requirement = f"lowest cost, {alarm:g} per false positive, {miss:g} per false negative"
+    return _best(values, labels, lambda counts: -(alarm * counts.false_positives + miss * counts.false_negatives), requirement)
 
 
 def for_value(
-    scores: Any, target: Any, value: Callable[[Counts], np.ndarray], *, requirement: str = "highest value"
+    scores: Any,
+    target: Any,
+    value: Callable[[Counts], np.ndarray],
+    *,
+    requirement: str = "highest value",
+    pos_label: Any = None,
 ) -> OperatingPoint:
     """Return the threshold whose confusion counts have the highest value; the highest one of several. There is no guarantee.
 
     Args:
         scores: one score per sample, shape ``(n,)``.
-        target: 0/1 labels of the same shape.
+        target: labels of the same shape: 0 and 1, or any two labels.
         value: function of :class:`Counts` that hold float64 arrays with one entry per threshold; it returns such an array.
         requirement: description of the value, for messages.
+        pos_label: the positive label, as for :func:`~taskloss.thresholds.for_precision`.
 
     The threshold lies halfway between two scores, or above all of them (no alerts), or below all of them (only alerts).
     """
-    values, labels = read_samples(scores, target)
+    values, labels = read_samples(scores, target, pos_label)
+    return _best(values, labels, value, requirement)
+
+
+def _best(values: np.ndarray, labels: np.ndarray, value: Callable[[Counts], np.ndarray], requirement: str) -> OperatingPoint:
     descending, hits = ranked(values, labels)
     # The number of alerts of each threshold between different scores, from none to all.
     alerts = np.append(0, np.flatnonzero(np.append(descending[1:] != descending[:-1], True)) + 1)

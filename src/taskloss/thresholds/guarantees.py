@@ -25,9 +25,11 @@ them are :math:`\mathrm{Bin}(n', \text{precision}(t))`, and the Clopper-Pearson 
 tp) = \alpha`, is above the precision with probability at most :math:`\alpha`, although t came from the data. With J candidates
 and :math:`\alpha = (1 - \text{confidence}) / J` all J bounds hold at once (union bound), whatever their dependence. So the bound
 of the selected candidate holds as well: the one with the most alerts whose bound reaches the requirement. The candidates are
-determined by the number of samples alone, and grow by a constant factor so that J stays small. (Testing in sequence from the
-highest threshold down, without dividing the error, is valid for thresholds that were fixed beforehand, but not for ranks: which
-hypothesis is the first to be false then depends on the samples above.)
+determined by the number of samples and the confidence alone, never by the requirement. So the bounds are the same for every
+requirement, the highest of them is one number, and to ask for it, or for anything else, after a look at them is valid. The
+numbers of alerts differ by a constant factor so that J stays small, down to those that can show a precision of one half. (Testing
+in sequence from the highest threshold down, without dividing the error, is valid for thresholds that were fixed beforehand, but
+not for ranks: which hypothesis is the first to be false then depends on the samples above.)
 """
 
 from __future__ import annotations
@@ -48,14 +50,19 @@ RANK_FACTOR = 1.5
 """Ratio of the numbers of alerts of neighbouring candidates for a precision; a finer grid leaves each candidate less error."""
 
 
-def for_precision(scores: Any, target: Any, precision: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
+def for_precision(
+    scores: Any, target: Any, precision: float, *, confidence: float = CONFIDENCE, pos_label: Any = None
+) -> OperatingPoint:
     """Return the threshold with the most alerts whose precision on new data is at least ``precision``, with this confidence.
 
     Args:
-        scores: one score per validation sample, shape ``(n,)``.
-        target: 0/1 labels of the same shape.
+        scores: one score per validation sample, shape ``(n,)``; higher means more likely positive.
+        target: labels of the same shape: 0 and 1, or any two labels.
         precision: required share of true positives among the alerts.
         confidence: confidence of the guarantee; the module's docstring proves it.
+        pos_label: the positive label; all others are negative. By default it is 1 of the labels 0 and 1, -1 and 1, False and
+            True; of other labels it is the rarer one if its share is below 40%, else the last one in sorted order, which a
+            warning says.
 
     Returns:
         The operating point; ``found`` is False where no threshold can be guaranteed.
@@ -63,16 +70,15 @@ def for_precision(scores: Any, target: Any, precision: float, *, confidence: flo
     >>> scores = np.arange(200)
     >>> point = for_precision(scores, scores >= 100, 0.9)
     >>> point.threshold, round(point.bound, 4)
-    (100.0, 0.9545)
-    >>> print(for_precision(scores[:10], scores[:10] >= 5, 0.9))
-    no threshold with precision >= 0.9: 10 samples are too few; even 10 alerts without a false one show only 0.7411
+    (111.0, 0.944)
+    >>> print(for_precision(scores[:10], scores[:10] >= 5, 0.9).advice)
+    10 samples are too few; even 10 alerts without a false one show only 0.6915, and the highest that can be shown is 0.3587
     """
-    values, labels = read_samples(scores, target)
+    values, labels = read_samples(scores, target, pos_label)
     _check_inner("precision", precision)
-    error = _error(confidence)
+    candidates = _precision_candidates(len(values), _error(confidence))
+    alpha = _error(confidence) / len(candidates)
     descending, above = ranked(values, labels)
-    candidates = _precision_candidates(len(values), precision, error)
-    alpha = error / max(len(candidates), 1)
     best, best_bound, highest = None, 0.0, 0.0
     for alerts in candidates:
         threshold = float(descending[alerts]) if alerts < len(descending) else -math.inf
@@ -85,18 +91,19 @@ def for_precision(scores: Any, target: Any, precision: float, *, confidence: flo
     requirement = f"precision >= {precision:g}"
     if best is not None:
         return found_point(best, requirement, values, labels, confidence, best_bound)
-    if not candidates:
-        reach = _clopper_pearson_lower(len(values), len(values), error)
-        advice = f"{len(values)} samples are too few; even {len(values)} alerts without a false one show only {reach:.4f}"
+    reach = _clopper_pearson_lower(len(values), len(values), alpha)
+    if reach < precision:
+        advice = f"{len(values)} samples are too few; even {len(values)} alerts without a false one show only {_floor(reach)}, "
+        advice += f"and the highest that can be shown is {_floor(highest)}"
     else:
-        advice = (
-            f"the highest that can be shown is {highest:.4f}; lower the precision or the confidence, add validation samples, or "
-            "use a better model"
-        )
+        advice = f"the highest that can be shown is {_floor(highest)}"
+        advice += "; lower the precision or the confidence, add validation samples, or use a better model"
     return missing_point(math.inf, requirement, values, labels, confidence, advice)
 
 
-def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
+def for_recall(
+    scores: Any, target: Any, recall: float, *, confidence: float = CONFIDENCE, pos_label: Any = None
+) -> OperatingPoint:
     """Return the highest threshold whose recall on new data is at least ``recall``, with this confidence.
 
     The bound is exact, see the module. Arguments as for :func:`for_precision`.
@@ -106,7 +113,7 @@ def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = C
     >>> point.recall, round(point.bound, 4)
     (0.96, 0.9108)
     """
-    values, labels = read_samples(scores, target)
+    values, labels = read_samples(scores, target, pos_label)
     _check_inner("recall", recall)
     positives = np.sort(values[labels])
     rank = _largest_rank(len(positives), 1.0 - recall, _error(confidence))
@@ -120,7 +127,7 @@ def for_recall(scores: Any, target: Any, recall: float, *, confidence: float = C
     return found_point(threshold, requirement, values, labels, confidence, bound)
 
 
-def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDENCE) -> OperatingPoint:
+def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDENCE, pos_label: Any = None) -> OperatingPoint:
     """Return the lowest threshold whose false positive rate on new data is at most ``fpr``, with this confidence.
 
     The bound is exact, see the module. Arguments as for :func:`for_precision`.
@@ -130,12 +137,14 @@ def for_fpr(scores: Any, target: Any, fpr: float, *, confidence: float = CONFIDE
     >>> point.threshold, point.false_positive_rate
     (95.0, 0.04)
     """
-    values, labels = read_samples(scores, target)
+    values, labels = read_samples(scores, target, pos_label)
     _check_inner("fpr", fpr)
     return _at_most_rate("FPR", "negatives", fpr, values[~labels], confidence, values, labels)
 
 
-def for_budget(scores: Any, budget: float, *, target: Any = None, confidence: float = CONFIDENCE) -> OperatingPoint:
+def for_budget(
+    scores: Any, budget: float, *, target: Any = None, confidence: float = CONFIDENCE, pos_label: Any = None
+) -> OperatingPoint:
     """Return the lowest threshold that raises alerts for at most this share of new samples, with this confidence.
 
     It needs no labels; with ``target``, the result also has the observed precision and recall.
@@ -144,9 +153,10 @@ def for_budget(scores: Any, budget: float, *, target: Any = None, confidence: fl
     >>> point.threshold, round(point.bound, 4)
     (961.0, 0.0495)
     """
-    values, labels = read_samples(scores, np.zeros(len(to_numpy(scores))) if target is None else target)
+    known = target is not None
+    values, labels = read_samples(scores, target if known else np.zeros(len(to_numpy(scores))), pos_label if known else None)
     _check_inner("budget", budget)
-    return _at_most_rate("alerts", "samples", budget, values, confidence, values, None if target is None else labels)
+    return _at_most_rate("alerts", "samples", budget, values, confidence, values, labels if known else None)
 
 
 # --- the bounds -------------------------------------------------------------------------------------------------------------
@@ -166,20 +176,22 @@ def _clopper_pearson_lower(hits: int, trials: int, error: float) -> float:
     return float(betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
 
 
-def _precision_candidates(samples: int, precision: float, error: float) -> list[int]:
-    """Return the numbers of alerts to test: from the fewest that could show the precision, by a constant factor, up to all.
+def _precision_candidates(samples: int, error: float) -> list[int]:
+    """Return the numbers of alerts to test: all, and fewer by a constant factor, while they can show a precision of one half.
 
-    The fewest satisfy ``precision ** alerts <= error / J``, where J is the number of candidates.
+    k alerts could, if ``0.5 ** k <= error / J``, where J is the number of candidates.
     """
-    candidates: list[int] = []
-    for number in range(1, samples + 1):
-        first = math.ceil(math.log(error / number) / math.log(precision))
-        if first > samples:
-            return candidates
-        steps = math.ceil(math.log(samples / first) / math.log(RANK_FACTOR)) if samples > first else 0
-        if steps + 1 <= number:
-            return sorted({*(min(samples, math.ceil(first * RANK_FACTOR**step)) for step in range(steps + 1))})
-    return candidates
+    candidates = [samples]
+    while True:
+        fewer = math.floor(samples / RANK_FACTOR ** len(candidates))
+        if 0.5**fewer > error / (len(candidates) + 1):
+            return candidates[::-1]
+        candidates.append(fewer)
+
+
+def _floor(share: float) -> str:
+    """Return a share with four digits, rounded down, so that asking for it succeeds."""
+    return f"{math.floor(share * 1e4) / 1e4:.4f}"
 
 
 def _at_most_rate(

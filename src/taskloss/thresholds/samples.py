@@ -7,19 +7,23 @@ from typing import Any
 import numpy as np
 
 from taskloss import _checks
+from taskloss._positive import positive_samples
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import as_scores
 
 
-def read_samples(scores: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return checked scores, float64, and labels, bool, both of shape ``(n,)``."""
+def read_samples(scores: Any, target: Any, pos_label: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return checked scores, float64, and labels, bool, both of shape ``(n,)``.
+
+    The target has two labels of any type; ``pos_label`` names the positive one (:mod:`taskloss._positive`).
+    """
     values, labels = as_scores(scores).astype(np.float64), to_numpy(target)
     _checks.check_shapes(values, labels)
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(f"scores has shape {values.shape}; expected one score per sample, shape (n,), and at least one sample")
     _checks.check_finite(values, None)
-    _checks.check_binary(labels, (labels == 0) | (labels == 1))
-    return values, labels == 1
+    # The warning about labels names the line that called the public function.
+    return values, positive_samples(labels, pos_label, stacklevel=3)
 
 
 def ranked(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
