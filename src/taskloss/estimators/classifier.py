@@ -15,10 +15,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from torch import Tensor
 
 from taskloss import _checks
+from taskloss._positive import choose_positive
 from taskloss._storage import tensors_under
 from taskloss.estimators.base import TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
-from taskloss.estimators.decisions import choose_offsets, choose_threshold
+from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric
 from taskloss.estimators.problem import Problem
 from taskloss.tasks import Task
 from taskloss.tasks.registry import as_task
@@ -39,13 +40,18 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         threshold: the rule of ``predict``. ``"metric"`` takes the threshold that is best for the metric on held-out samples;
             ``"probability"`` predicts the class whose calibrated probability is above one half (with several classes: the
             largest).
+        pos_label: the positive one of two classes, for which the metric is trained. By default it is 1 of the classes 0 and 1, -1
+            and 1, False and True; of other classes it is the rarer one if its share is below 40%, else the last one in sorted
+            order, which a warning says.
 
     :class:`~taskloss.estimators.EstimatorSettings` describes the other arguments.
 
     Attributes:
         classes_: the classes, or the indices of the labels.
-        threshold_: the best threshold of the scores for the metric (two classes: a float; labels: one per label); it is the zero
-            of ``decision_function``.
+        pos_label_: the positive one of two classes. ``decision_function`` and ``predict_proba`` are ordered by ``classes_`` as in
+            scikit-learn, so scores above zero mean ``classes_[1]``, whichever class is positive.
+        threshold_: the best threshold of the scores for the metric (two classes: a float, for scores of the positive class;
+            labels: one per label); it is the zero of ``decision_function``.
         history_: losses and metrics of each member.
         n_iter_: largest number of steps that a member took.
 
@@ -59,6 +65,7 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     metric: str | Task = "average_precision"
     _: KW_ONLY
     threshold: str = THRESHOLDS[0]
+    pos_label: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -69,9 +76,10 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         """Train on the rows of X, dense or sparse, and classes y of shape ``(n,)`` or 0/1 labels of shape ``(n, C)``."""
         _checks.check_choice("threshold", self.threshold, THRESHOLDS)
         table, y = self._read_table(X, y, fitting=True, multi_output=True)
-        labels = self._read_target(y)
-        problem = self._problem(as_task(self.metric))
-        target = torch.from_numpy(labels[:, 1].copy() if problem.outputs is None else labels)
+        task = as_task(self.metric)
+        labels = self._read_target(y, task)
+        problem = self._problem(task)
+        target = torch.from_numpy(labels[:, self._positive_column(problem)].copy() if problem.outputs is None else labels)
         if problem.chooses_class:
             target = target.argmax(1)
         counts = labels.sum(0)
@@ -83,12 +91,14 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Return one score per sample for two classes, shape ``(n,)``; else one per class or label, shape ``(n, C)``.
 
-        Scores above zero are predicted positive; of several classes, the one with the highest score is predicted.
+        Of two classes, ``classes_[1]`` is predicted where the score is above zero; of several, the one with the highest score;
+        of labels, those with scores above zero.
         """
         scores = self._one_score(self._scores(X))
         if self.kind_ == "classes":
             return self.calibration_[0].logits(scores) + self.offsets_
-        return self._calibrate(scores, BrokenLine.logits) if self.threshold == "probability" else scores - self.threshold_
+        decision = self._calibrate(scores, BrokenLine.logits) if self.threshold == "probability" else scores - self.threshold_
+        return -decision if self.kind_ == "two" and self._positive_column(self.problem_) == 0 else decision
 
     def predict(self, X: Any) -> np.ndarray:
         """Return classes ``(n,)`` or 0/1 labels ``(n, C)``, by the rule of ``threshold``."""
@@ -103,16 +113,19 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         if self.kind_ == "classes":
             return self.calibration_[0].probabilities(scores)
         positive = self._calibrate(scores, BrokenLine.probabilities)
-        return positive if self.kind_ == "labels" else np.column_stack([1 - positive, positive])
+        if self.kind_ == "labels":
+            return positive
+        return np.column_stack([1 - positive, positive][:: 1 if self._positive_column(self.problem_) == 1 else -1])
 
     # --- the target -----------------------------------------------------------------------------------------------------
 
-    def _read_target(self, y: Any) -> np.ndarray:
-        """Return 0/1 labels with one column per class or label, and set ``classes_`` and ``kind_``."""
+    def _read_target(self, y: Any, task: Task) -> np.ndarray:
+        """Return 0/1 labels with one column per class or label, and set ``classes_``, ``kind_`` and ``pos_label_``."""
         check_classification_targets(y)
         if type_of_target(y, input_name="y") == "multilabel-indicator":
             labels = y.toarray() if scipy.sparse.issparse(y) else np.asarray(y)
             self.kind_, self.classes_ = "labels", np.arange(labels.shape[1])
+            self._refuse_pos_label()
             return (labels != 0).astype(np.int64)
         if y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(f"y has shape {y.shape}; expected classes (n,), or labels (n, C) of 0 and 1")
@@ -120,7 +133,26 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         if len(classes) < 2:
             raise ValueError(f"y holds 1 class only, {classes[0]!r}; a classifier needs samples of at least two classes")
         self.kind_, self.classes_ = ("two" if len(classes) == 2 else "classes"), classes
+        if self.kind_ == "two":
+            counts = np.bincount(index).tolist()
+            positive = choose_positive(classes.tolist(), counts, self.pos_label, stacklevel=3, quiet=is_symmetric(task))
+            self.pos_label_ = classes[positive]
+        else:
+            self._refuse_pos_label()
         return np.eye(len(classes), dtype=np.int64)[index]
+
+    def _refuse_pos_label(self) -> None:
+        if self.pos_label is not None:
+            raise ValueError(
+                f"pos_label={self.pos_label!r} names the positive one of two classes, but y holds {len(self.classes_)} "
+                f"{'labels' if self.kind_ == 'labels' else 'classes'}; leave it out, or pass y == {self.pos_label!r}"
+            )
+        vars(self).pop("pos_label_", None)
+
+    def _positive_column(self, problem: Problem) -> int:
+        """Return the index of the class that the scores of two classes are for."""
+        # A task on classes knows them by their index, so its scores keep the order of the classes.
+        return 1 if problem.chooses_class else int(self.classes_[1] == self.pos_label_)
 
     def _problem(self, task: Task) -> Problem:
         if task.target_kind not in ("binary", "labels", "class") or (task.target_kind == "class" and self.kind_ == "labels"):
@@ -154,7 +186,11 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             if self.threshold == "metric":
                 self.offsets_ = choose_offsets(task, self.calibration_[0].logits(scores), target)
             return
-        pairs = [(scores, labels[:, 1])] if self.kind_ == "two" else list(zip(scores.T, labels.T, strict=True))
+        pairs = (
+            [(scores, labels[:, self._positive_column(self.problem_)])]
+            if self.kind_ == "two"
+            else list(zip(scores.T, labels.T, strict=True))
+        )
         self.calibration_ = [BrokenLine.fit(*pair) for pair in pairs]
         thresholds = [choose_threshold(task, *pair) for pair in pairs]
         self.threshold_ = thresholds[0] if self.kind_ == "two" else np.array(thresholds)
@@ -170,11 +206,15 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         chosen = self.offsets_ if self.kind_ == "classes" else self.threshold_
         tensors["chosen"] = torch.as_tensor(np.asarray(chosen, np.float64))
         facts = {"kind": self.kind_, "classes": self.classes_.tolist(), "classes_type": self.classes_.dtype.str}
+        if self.kind_ == "two":
+            facts["positive"] = int(self.classes_[1] == self.pos_label_)
         return tensors, facts
 
     def _set_state(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Take over what :meth:`_state` returned."""
         self.kind_, self.classes_ = facts["kind"], np.array(facts["classes"], dtype=facts["classes_type"])
+        if self.kind_ == "two":
+            self.pos_label_ = self.classes_[facts["positive"]]
         chosen = tensors["chosen"].numpy()
         if self.kind_ == "classes":
             self.offsets_ = chosen

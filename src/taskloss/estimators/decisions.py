@@ -32,6 +32,8 @@ Value = Callable[[Counts], np.ndarray]
 
 OFFSETS = np.linspace(-3.0, 3.0, 25)
 """Candidates for the offset of each class, in units of log-odds."""
+SYMMETRIC = (tasks.ROCAUC, tasks.ZeroOne, tasks.BalancedError, tasks.GMean, tasks.MCC)
+"""Metrics of two classes that do not depend on which one is positive."""
 SWEEPS = 2
 """Passes over the classes in the coordinate ascent of :func:`choose_offsets`."""
 
@@ -39,6 +41,11 @@ SWEEPS = 2
 def is_thresholded(task: tasks.Task) -> bool:
     """Whether the metric is defined on labels, ``score > threshold``, rather than on a ranking."""
     return isinstance(task, LabelingTask)
+
+
+def is_symmetric(task: tasks.Task) -> bool:
+    """Whether the metric stays the same when the two classes change places and the scores their sign."""
+    return task.target_kind == "class" or type(task) in SYMMETRIC
 
 
 def count_value(task: tasks.Task, positives: int, negatives: int) -> Value:
