@@ -30,10 +30,10 @@ LAYERS = [
     "lp",
     "thresholds",
     "training",
+    "tables",
     "estimators",
     "boosting",
     "datasets",
-    "tables",
     "report",
     "cli",
 ]

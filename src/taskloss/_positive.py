@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,35 +12,27 @@ RARE = 0.4
 """A class below this share of the samples is taken as the positive one, if the labels themselves do not say which one is."""
 
 
-class PositiveClass(NamedTuple):
-    """The positive class of two."""
-
-    index: int
-    """Its index among the two labels."""
-    reason: str
-    """Why it was chosen, for a message; empty where the labels themselves or the caller say it."""
-
-
-def find_positive(labels: Sequence[Any], counts: Sequence[int]) -> PositiveClass:
-    """Return the positive class of two labels, given in sorted order with the number of samples of each.
+def find_positive(labels: Sequence[Any], counts: Sequence[int]) -> tuple[int, str]:
+    """Return the index of the positive one of two labels, given in sorted order with the number of samples of each, and why.
 
     Of the labels 0 and 1, -1 and 1, or False and True, as numbers or as text, the second one is positive. Of other labels the
-    rarer one is, if its share is below :data:`RARE`, else the last in sorted order.
+    rarer one is, if its share is below :data:`RARE`, else the last in sorted order. The reason is text for a message, empty where
+    the labels themselves say it.
 
     >>> find_positive(["0", "1"], [10, 90])
-    PositiveClass(index=1, reason='')
+    (1, '')
     >>> find_positive(["fraud", "ok"], [10, 90])
-    PositiveClass(index=0, reason='the rarer class')
+    (0, 'the rarer class')
     >>> find_positive(["a", "b"], [45, 55])
-    PositiveClass(index=1, reason='the last class in sorted order')
+    (1, 'the last class in sorted order')
     """
     numbers = [_as_number(label) for label in labels]
     if set(numbers) in ({0.0, 1.0}, {-1.0, 1.0}):
-        return PositiveClass(numbers.index(1.0), "")
+        return numbers.index(1.0), ""
     rarer = int(np.argmin(counts))
     if counts[rarer] < RARE * sum(counts):
-        return PositiveClass(rarer, "the rarer class")
-    return PositiveClass(1, "the last class in sorted order")
+        return rarer, "the rarer class"
+    return 1, "the last class in sorted order"
 
 
 def index_of_label(labels: list[Any], pos_label: Any) -> int:

@@ -51,7 +51,7 @@ def test_scikit_learn_checks(estimator, check):
 def test_both_estimators_have_the_shared_settings_and_each_is_described():
     shared = [field.name for field in dataclasses.fields(EstimatorSettings)]
     assert sorted(TaskLossRanker().get_params()) == sorted(shared)
-    assert sorted(TaskLossClassifier().get_params()) == sorted([*shared, "threshold", "pos_label"])
+    assert sorted(TaskLossClassifier().get_params()) == sorted([*shared, "threshold", "pos_label", "class_weight"])
     assert re.findall(r"^ {8}(\w+): ", EstimatorSettings.__doc__, re.MULTILINE) == shared
 
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 import torch
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from taskloss import _checks
 from taskloss.estimators import files
-from taskloss.estimators.ensemble import Ensemble, Plan, ScoreNet, fit_ensemble, make_splits
+from taskloss.estimators.ensemble import Ensemble, NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
+from taskloss.estimators.frames import FrameEncoder
 from taskloss.estimators.problem import Problem
+from taskloss.estimators.progress import ProgressPrinter
 from taskloss.estimators.settings import EstimatorSettings
-from taskloss.training import TrainingData, TrainingResult, TrainingSettings, build_mlp, seeded
+from taskloss.training import Progress, TrainingData, TrainingResult, TrainingSettings
 
 WARM_UP = 50
 """Steps of cross-entropy before a loss that has no gradient where every answer is wrong."""
@@ -31,11 +33,29 @@ DENSE_BYTES = 4 * 2**30
 """Largest size of a sparse table that is made dense."""
 
 
+@dataclass(frozen=True)
+class Samples:
+    """What an estimator is trained on."""
+
+    table: np.ndarray
+    """Features, float64 ``(n, d)``."""
+    target: Tensor
+    """The target in the form that the problem needs."""
+    groups: np.ndarray | None = None
+    """Query index of each sample, from 0."""
+    weights: np.ndarray | None = None
+    """Weight of each sample, for a loss that takes weights, or of its query."""
+    units: np.ndarray | None = None
+    """Index of the unit that each sample belongs to, from 0: a query, or the copies of one row. No fold splits a unit. None where
+    each sample is a unit."""
+
+
 class TaskLossEstimator(EstimatorSettings, BaseEstimator):
     """An ensemble of networks, trained and stopped by a metric; the common base of the classifier and the ranker."""
 
     ensemble_: Ensemble
     features_: FeatureMap
+    frame_encoder_: FrameEncoder | None
     problem_: Problem
 
     def __sklearn_tags__(self) -> Any:
@@ -89,9 +109,16 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
 
     def _read_table(self, X: Any, y: Any = "no_validation", *, fitting: bool, **options: Any) -> Any:
         """Return the rows as a dense float64 array, with the target if there is one; NaN marks missing values."""
-        checked = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan", reset=fitting, **options
-        )
+        if fitting:
+            self.frame_encoder_ = FrameEncoder.fit(X)
+        options = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
+        if self.frame_encoder_ is None:
+            checked = validate_data(self, X, y, reset=fitting, **options)
+        else:
+            validate_data(self, X, skip_check_array=True, reset=fitting)
+            encoded = self.frame_encoder_.encode(X)
+            options["estimator"] = self
+            checked = check_array(encoded, **options) if isinstance(y, str) else check_X_y(encoded, y, **options)
         table = checked[0] if isinstance(checked, tuple) else checked
         if scipy.sparse.issparse(table):
             size = table.shape[0] * table.shape[1] * 8
@@ -110,26 +137,23 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
             return self.ensemble_.scores(self.features_.transform(self._read_table(X, fitting=False)))
 
     def _fit_ensemble(
-        self, table: np.ndarray, problem: Problem, target: Tensor, groups: Tensor | None, strata: np.ndarray, most_folds: int
+        self, problem: Problem, samples: Samples, strata: np.ndarray, most_folds: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Train the ensemble; return the held-out score of each sample, and a mask of the samples that have one.
 
         Args:
-            table: float64 features, shape ``(n, d)``.
             problem: the task and the form of its target.
-            target: the target in that form.
-            groups: query index of each sample, from 0; None without queries.
-            strata: stratum of each sample, or of each query where there are queries; each fold holds an equal share of every
-                stratum.
+            samples: what to train on.
+            strata: stratum of each unit of the samples; each fold holds an equal share of every stratum.
             most_folds: the largest number of folds for which the metric is defined on each fold.
         """
         for name in ("members", "folds", "threads"):
             _checks.check_count(name, getattr(self, name))
-        initial = self._initial_networks(table.shape[1], problem)
+        initial = self._initial_networks(samples.table.shape[1], problem)
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(np.iinfo(np.int32).max))
         if initial is None:
-            self.features_ = FeatureMap.fit(table, self.scaling)
+            self.features_ = FeatureMap.fit(samples.table, self.scaling)
         folds = min(max(self.folds, 2), most_folds)
         if folds < 2:
             warnings.warn(
@@ -138,37 +162,39 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
                 stacklevel=3,
             )
         splits = make_splits(strata, self.members, folds, np.random.default_rng(seed))
-        if groups is not None:
-            query = groups.numpy()
-            splits = [(np.flatnonzero(np.isin(query, a)), np.flatnonzero(np.isin(query, b))) for a, b in splits]
+        if samples.units is not None:
+            splits = [tuple(np.flatnonzero(np.isin(samples.units, part)) for part in split) for split in splits]  # type: ignore[misc]
         plan = Plan(
             problem,
             self._training_settings(),
-            functools.partial(self._build_network, problem.outputs),
+            self._network_builder(problem),
             splits,
             [seed + member for member in range(self.members)],
             warm_up=WARM_UP,
             initial=initial,
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
-            callback=self.callback,
+            callback=self._reporter(problem),
+            jobs=1 if self.n_jobs is None else min(effective_n_jobs(self.n_jobs), self.members),
+            threads=self.threads,
         )
-        with torch_threads(self.threads):
-            self.ensemble_, held_out, known = fit_ensemble(plan, TrainingData(self.features_.transform(table), target, groups))
+        weights = None if samples.weights is None else torch.from_numpy(samples.weights / samples.weights.mean())
+        groups = None if samples.groups is None else torch.from_numpy(samples.groups)
+        data = TrainingData(self.features_.transform(samples.table), samples.target, groups, weights)
+        self.ensemble_, held_out, known = fit_ensemble(plan, data)
         self.problem_ = problem
         self.n_iter_ = max(len(result.losses) for result in self.history_)
         return held_out, known
 
-    def _build_network(self, outputs: int | None, seed: int = 0) -> nn.Module:
-        """Return a fresh network for the features of the table, its initial weights drawn from the seed."""
-        width = self.features_.width
-        if self.module is None:
-            return build_mlp(width, hidden=tuple(self.hidden), outputs=outputs, dropout=self.dropout, seed=seed)
-        _checks.check_callable("module", self.module, "(n_features, n_outputs)")
-        with seeded(seed, torch.device("cpu")):
-            net: Any = self.module(width, outputs or 1)
-        if not isinstance(net, nn.Module):
-            raise TypeError(f"module(n_features, n_outputs) must return a torch.nn.Module, got {type(net).__name__}")
-        return net
+    def _network_builder(self, problem: Problem) -> NetworkBuilder:
+        """Return the function that builds a network for the features of the table."""
+        return NetworkBuilder(self.features_.width, problem.outputs, tuple(self.hidden), self.dropout, self.module)
+
+    def _reporter(self, problem: Problem) -> Callable[[int, Progress], None] | None:
+        """Return what to call after each step: the callback, and a printer if ``verbose`` asks for one."""
+        if not self.verbose:
+            return self.callback
+        name = getattr(problem.task, "label", type(problem.task).__name__)
+        return ProgressPrinter(name, self.members, self.max_iter, self.verbose, self.callback)
 
     def _initial_networks(self, columns: int, problem: Problem) -> list[ScoreNet] | None:
         """Return the networks of the last fit for ``warm_start``, None to start from fresh ones."""
@@ -181,14 +207,3 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
                 "set warm_start=False to start anew"
             )
         return [member.net for member in members]
-
-
-@contextmanager
-def torch_threads(threads: int) -> Iterator[None]:
-    """Set the number of torch threads for a block; with a fixed number, sums do not depend on the machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

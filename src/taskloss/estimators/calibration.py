@@ -41,19 +41,27 @@ class BrokenLine:
     offset: float
 
     @classmethod
-    def fit(cls, scores: np.ndarray, target: np.ndarray) -> BrokenLine:
-        """Fit to held-out scores and their 0/1 labels, both ``(n,)``."""
+    def fit(cls, scores: np.ndarray, target: np.ndarray, weights: np.ndarray | None = None) -> BrokenLine:
+        """Fit to held-out scores and their 0/1 labels, both ``(n,)``; the weights of the samples have mean 1."""
         positives, negatives = int((target == 1).sum()), int((target == 0).sum())
         smoothed = np.where(target == 1, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-        platt = cls._fit(scores, smoothed, np.empty(0), None)
+        weights = np.ones(len(scores)) if weights is None else weights
+        platt = cls._fit(scores, smoothed, weights, np.empty(0), None)
         segments = int(np.clip(min(positives, negatives) // SAMPLES_PER_SEGMENT, 1, MAX_SEGMENTS))
         levels = np.arange(1, segments) / segments
         # Quantiles as if both classes were equally frequent, so that rare positives get segments of their own.
         knots = np.unique([np.mean([np.quantile(scores[target == label], level) for label in (0, 1)]) for level in levels])
-        return platt if segments == 1 else cls._fit(scores, smoothed, knots, platt)
+        return platt if segments == 1 else cls._fit(scores, smoothed, weights, knots, platt)
 
     @classmethod
-    def _fit(cls, scores: np.ndarray, probabilities: np.ndarray, knots: np.ndarray, platt: BrokenLine | None) -> BrokenLine:
+    def _fit(
+        cls,
+        scores: np.ndarray,
+        probabilities: np.ndarray,
+        weights: np.ndarray,
+        knots: np.ndarray,
+        platt: BrokenLine | None,
+    ) -> BrokenLine:
         """Fit the slopes between given knots to target probabilities; ``platt`` is the fit with one segment, if known."""
         parts = _parts(scores, knots)
         base = 1.0 if platt is None else float(platt.slopes[0])
@@ -61,8 +69,8 @@ class BrokenLine:
 
         def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             logits = parameters[0] + parts @ parameters[1:]
-            value = -(probabilities * log_expit(logits) + (1 - probabilities) * log_expit(-logits)).sum()
-            residual = expit(logits) - probabilities
+            value = -(weights * (probabilities * log_expit(logits) + (1 - probabilities) * log_expit(-logits))).sum()
+            residual = weights * (expit(logits) - probabilities)
             deviation = parameters[1:] - base
             gradient = np.append(residual.sum(), parts.T @ residual + stiffness * deviation)
             return value + stiffness / 2 * (deviation**2).sum(), gradient
@@ -101,17 +109,18 @@ class VectorScaling:
     offsets: np.ndarray
 
     @classmethod
-    def fit(cls, scores: np.ndarray, target: np.ndarray) -> VectorScaling:
-        """Fit to held-out scores ``(n, K)`` and their class indices ``(n,)``."""
+    def fit(cls, scores: np.ndarray, target: np.ndarray, weights: np.ndarray | None = None) -> VectorScaling:
+        """Fit to held-out scores ``(n, K)`` and their class indices ``(n,)``; the weights of the samples have mean 1."""
         classes = scores.shape[1]
         truth = np.eye(classes)[target]
+        each = np.ones((len(scores), 1)) if weights is None else weights[:, None]
 
         def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             slopes, offsets = parameters[:classes], parameters[classes:]
             logits = scores * slopes + offsets
-            residual = softmax(logits, axis=1) - truth
+            residual = each * (softmax(logits, axis=1) - truth)
             # A weak penalty toward slope 1 and offset 0 keeps the parameters of classes that are never held out finite.
-            value = -(truth * log_softmax(logits, axis=1)).sum() + ((slopes - 1) ** 2).sum() / 2 + (offsets**2).sum() / 20
+            value = -(each * truth * log_softmax(logits, axis=1)).sum() + ((slopes - 1) ** 2).sum() / 2 + (offsets**2).sum() / 20
             return value, np.append((residual * scores).sum(0) + slopes - 1, residual.sum(0) + offsets / 10)
 
         start = np.append(np.ones(classes), np.zeros(classes))

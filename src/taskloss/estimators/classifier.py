@@ -12,15 +12,18 @@ import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from taskloss import _checks
 from taskloss._positive import choose_positive
 from taskloss._storage import tensors_under
-from taskloss.estimators.base import TaskLossEstimator
+from taskloss.estimators.base import Samples, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
 from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric
 from taskloss.estimators.problem import Problem
+from taskloss.estimators.scoring import TaskScorer
+from taskloss.estimators.weights import class_weights, count_rows, read_weights, refuse_class_weight
 from taskloss.tasks import Task
 from taskloss.tasks.registry import as_task
 
@@ -43,6 +46,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         pos_label: the positive one of two classes, for which the metric is trained. By default it is 1 of the classes 0 and 1, -1
             and 1, False and True; of other classes it is the rarer one if its share is below 40%, else the last one in sorted
             order, which a warning says.
+        class_weight: weights of the classes, a dictionary or ``"balanced"`` as in scikit-learn, where the loss is a mean over
+            samples: ``method="cross_entropy"`` or a metric of classes. The other metrics themselves say what each class is worth.
 
     :class:`~taskloss.estimators.EstimatorSettings` describes the other arguments.
 
@@ -66,27 +71,52 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     _: KW_ONLY
     threshold: str = THRESHOLDS[0]
     pos_label: Any = None
+    class_weight: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on the rows of X, dense or sparse, and classes y of shape ``(n,)`` or 0/1 labels of shape ``(n, C)``."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on the rows of X, dense or sparse, and classes y of shape ``(n,)`` or 0/1 labels of shape ``(n, C)``.
+
+        ``sample_weight`` has any weights where the loss is a mean over samples (``method="cross_entropy"`` or a metric of
+        classes). The other metrics belong to the whole list: they take whole numbers, which count a row several times.
+        """
         _checks.check_choice("threshold", self.threshold, THRESHOLDS)
         table, y = self._read_table(X, y, fitting=True, multi_output=True)
+        weights = read_weights(sample_weight, table)
+        if weights is not None:
+            table, y, weights = table[weights > 0], y[weights > 0], weights[weights > 0]
         task = as_task(self.metric)
         labels = self._read_target(y, task)
         problem = self._problem(task)
         target = torch.from_numpy(labels[:, self._positive_column(problem)].copy() if problem.outputs is None else labels)
         if problem.chooses_class:
             target = target.argmax(1)
-        counts = labels.sum(0)
+        strata, counts = _strata(labels), labels.sum(0)
         most_folds = int(np.minimum(counts, len(labels) - counts).max())
-        scores, known = self._fit_ensemble(table, problem, target, None, _strata(labels), most_folds)
-        self._choose_decisions(self._one_score(scores)[known], labels[known])
+        weights = self._with_class_weights(weights, y, problem)
+        samples = Samples(table, target, weights=weights)
+        if weights is not None and not problem.takes_weights:
+            # The metric counts rows, so a row with weight 2 becomes two.
+            rows = np.repeat(np.arange(len(table)), count_rows(weights, task))
+            samples, labels = Samples(table[rows], target[rows], units=rows), labels[rows]
+        scores, known = self._fit_ensemble(problem, samples, strata, most_folds)
+        self._choose_decisions(
+            self._one_score(scores)[known], labels[known], None if samples.weights is None else samples.weights[known]
+        )
         return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the exact metric that the classifier was trained on, not the accuracy; higher is better.
+
+        Metrics of rankings judge ``decision_function``, all others judge ``predict``. With several classes, it is the mean over
+        the classes, each against the rest; with labels, the mean over the labels.
+        """
+        check_is_fitted(self)
+        return TaskScorer(self.problem_.task)(self, X, y, sample_weight)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return one score per sample for two classes, shape ``(n,)``; else one per class or label, shape ``(n, C)``.
@@ -141,13 +171,25 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             self._refuse_pos_label()
         return np.eye(len(classes), dtype=np.int64)[index]
 
+    def _with_class_weights(self, weights: np.ndarray | None, y: np.ndarray, problem: Problem) -> np.ndarray | None:
+        """Return the weights of the samples times those of their classes."""
+        if self.class_weight is not None and self.kind_ == "labels":
+            raise ValueError("class_weight is for classes, of which each sample has one, and y holds labels; leave it out")
+        of_classes = class_weights(self.class_weight, y)
+        if of_classes is None:
+            return weights
+        if not problem.takes_weights:
+            refuse_class_weight(problem.task)
+        return of_classes if weights is None else weights * of_classes
+
     def _refuse_pos_label(self) -> None:
         if self.pos_label is not None:
             raise ValueError(
                 f"pos_label={self.pos_label!r} names the positive one of two classes, but y holds {len(self.classes_)} "
                 f"{'labels' if self.kind_ == 'labels' else 'classes'}; leave it out, or pass y == {self.pos_label!r}"
             )
-        vars(self).pop("pos_label_", None)
+        if hasattr(self, "pos_label_"):
+            del self.pos_label_
 
     def _positive_column(self, problem: Problem) -> int:
         """Return the index of the class that the scores of two classes are for."""
@@ -176,23 +218,24 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
 
     # --- decisions from held-out scores ------------------------------------------------------------------------------------
 
-    def _choose_decisions(self, scores: np.ndarray, labels: np.ndarray) -> None:
+    def _choose_decisions(self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> None:
         """Fit the calibration, and the thresholds or the offsets of the classes, to held-out scores."""
         task = self.problem_.task
+        weights = None if weights is None else weights / weights.mean()
         if self.kind_ == "classes":
             target = labels.argmax(1)
-            self.calibration_: list[Any] = [VectorScaling.fit(scores, target)]
+            self.calibration_: list[Any] = [VectorScaling.fit(scores, target, weights)]
             self.offsets_ = np.zeros(len(self.classes_))
             if self.threshold == "metric":
-                self.offsets_ = choose_offsets(task, self.calibration_[0].logits(scores), target)
+                self.offsets_ = choose_offsets(task, self.calibration_[0].logits(scores), target, weights)
             return
         pairs = (
             [(scores, labels[:, self._positive_column(self.problem_)])]
             if self.kind_ == "two"
             else list(zip(scores.T, labels.T, strict=True))
         )
-        self.calibration_ = [BrokenLine.fit(*pair) for pair in pairs]
-        thresholds = [choose_threshold(task, *pair) for pair in pairs]
+        self.calibration_ = [BrokenLine.fit(column, truth, weights) for column, truth in pairs]
+        thresholds = [choose_threshold(task, column, truth, weights) for column, truth in pairs]
         self.threshold_ = thresholds[0] if self.kind_ == "two" else np.array(thresholds)
 
     # --- files ------------------------------------------------------------------------------------------------------------

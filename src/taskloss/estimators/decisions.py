@@ -69,17 +69,21 @@ def count_value(task: tasks.Task, positives: int, negatives: int) -> Value:
     return _metric_of_labels(tasks.FScore(), positives, negatives)
 
 
-def choose_threshold(task: tasks.Task, scores: np.ndarray, target: np.ndarray) -> float:
-    """Return the threshold with the highest value for the task, given scores and 0/1 labels of shape ``(n,)``."""
-    return for_value(scores, target, count_value(task, int((target == 1).sum()), int((target == 0).sum()))).threshold
+def choose_threshold(task: tasks.Task, scores: np.ndarray, target: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the threshold with the highest value for the task, given scores and 0/1 labels of shape ``(n,)``.
+
+    Only costs of classes, which are means over the samples, have a use for the weights of the samples.
+    """
+    value = count_value(task, int((target == 1).sum()), int((target == 0).sum()))
+    return for_value(scores, target, value, sample_weight=weights if isinstance(task, tasks.MultiClass) else None).threshold
 
 
-def choose_offsets(task: tasks.Task, logits: np.ndarray, target: np.ndarray) -> np.ndarray:
+def choose_offsets(task: tasks.Task, logits: np.ndarray, target: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Return offsets ``(K,)`` to add to the log-odds ``(n, K)``, so that predicting the highest sum is best for the task.
 
     A metric of labels counts as its mean over the classes, each against the rest; costs of classes count as their mean. The
     search is a coordinate ascent from zero, which stays at zero where nothing is better. Metrics of rankings and top-k errors
-    get zero offsets.
+    get zero offsets. Weights are used as in :func:`choose_threshold`.
     """
     classes = logits.shape[1]
     offsets = np.zeros(classes)
@@ -87,7 +91,7 @@ def choose_offsets(task: tasks.Task, logits: np.ndarray, target: np.ndarray) -> 
         return offsets
 
     def value(trial: np.ndarray) -> float:
-        return _value_of_classes(task, np.argmax(logits + trial, axis=1), target, classes)
+        return _value_of_classes(task, np.argmax(logits + trial, axis=1), target, classes, weights)
 
     best = value(offsets)
     for column in np.tile(np.arange(classes), SWEEPS):
@@ -100,14 +104,19 @@ def choose_offsets(task: tasks.Task, logits: np.ndarray, target: np.ndarray) -> 
     return offsets
 
 
-def _value_of_classes(task: tasks.Task, chosen: np.ndarray, target: np.ndarray, classes: int) -> float:
+def _value_of_classes(
+    task: tasks.Task, chosen: np.ndarray, target: np.ndarray, classes: int, weights: np.ndarray | None
+) -> float:
     """Return the value of predicting the classes ``chosen``, up to a constant."""
-    confusion = np.bincount(target * classes + chosen, minlength=classes**2).reshape(classes, classes)
+    pairs = target * classes + chosen
     if isinstance(task, LabelingTask):
+        confusion = np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
         hits, positives = np.diag(confusion), confusion.sum(1)
         return float(-task.loss_of_counts(hits, confusion.sum(0) - hits, positives, len(target) - positives).mean())
+    confusion = np.bincount(pairs, weights, minlength=classes**2).reshape(classes, classes)
     # A task on classes that is not a labeling task has costs.
-    return -float((confusion * task.cost_values(classes)).sum() if task.cost is not None else len(target) - np.trace(confusion))  # type: ignore[attr-defined]
+    cost = 1.0 - np.eye(classes) if task.cost is None else task.cost_values(classes)  # type: ignore[attr-defined]
+    return -float((confusion * cost).sum())
 
 
 def _metric_of_labels(task: LabelingTask, positives: int, negatives: int) -> Value:

@@ -11,18 +11,31 @@ deviation over all the training samples before they are averaged.
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.parallel import Parallel, delayed
 from torch import Tensor, nn
 
+from taskloss import _checks
 from taskloss.estimators.decisions import choose_threshold, is_thresholded
 from taskloss.estimators.problem import Problem
-from taskloss.training import Checkpoint, Criterion, Progress, TrainingData, TrainingResult, TrainingSettings, train
+from taskloss.training import (
+    Checkpoint,
+    Criterion,
+    Progress,
+    TrainingData,
+    TrainingResult,
+    TrainingSettings,
+    build_mlp,
+    seeded,
+    train,
+)
 
 CHUNK = 65_536
 """Number of rows that are scored at once."""
@@ -91,13 +104,34 @@ def raw_scores(net: nn.Module, features: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class NetworkBuilder:
+    """A function from a seed to a fresh network; other processes can call it too."""
+
+    features: int
+    outputs: int | None
+    hidden: tuple[int, ...]
+    dropout: float
+    module: Callable[[int, int], nn.Module] | None = None
+    """``module(n_features, n_outputs)`` builds the user's own network."""
+
+    def __call__(self, seed: int = 0) -> nn.Module:
+        if self.module is None:
+            return build_mlp(self.features, hidden=self.hidden, outputs=self.outputs, dropout=self.dropout, seed=seed)
+        _checks.check_callable("module", self.module, "(n_features, n_outputs)")
+        with seeded(seed, torch.device("cpu")):
+            net: Any = self.module(self.features, self.outputs or 1)
+        if not isinstance(net, nn.Module):
+            raise TypeError(f"module(n_features, n_outputs) must return a torch.nn.Module, got {type(net).__name__}")
+        return net
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan for training the members."""
 
     problem: Problem
     settings: TrainingSettings
-    build: Callable[[int], nn.Module]
-    """Function from a seed to a fresh network."""
+    build: NetworkBuilder
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
     """Rows to train on and rows to hold out, one pair per member."""
     seeds: Sequence[int]
@@ -109,7 +143,11 @@ class Plan:
     checkpoint: Path | None = None
     """Folder for the state of each member's training."""
     callback: Callable[[int, Progress], None] | None = None
-    """Called with the index of the member and its progress after each step."""
+    """Called with the index of the member and its progress after each step; after each member where processes train them."""
+    jobs: int = 1
+    """Number of processes that train members at the same time; with 1, this process trains them."""
+    threads: int = 1
+    """Number of torch threads of each process."""
 
 
 def fit_ensemble(plan: Plan, data: TrainingData) -> tuple[Ensemble, np.ndarray, np.ndarray]:
@@ -119,29 +157,67 @@ def fit_ensemble(plan: Plan, data: TrainingData) -> tuple[Ensemble, np.ndarray, 
         The ensemble; the score of each sample, averaged over the members that held it out; and a mask of the samples that some
         member held out.
     """
-    members = []
     samples, outputs = len(data.target), plan.problem.outputs
     total = torch.zeros((samples,) if outputs is None else (samples, outputs), dtype=torch.float64)
     count = np.zeros(samples)
-    for index, (training, held_out) in enumerate(plan.splits):
-        net, result = _train_member(plan, index, data.rows(torch.from_numpy(training)), data.rows(torch.from_numpy(held_out)))
-        member = Member(net, *_location_and_scale(plan.problem, raw_scores(net, data.features)), result)
-        total[held_out] += member.scores(data.features[held_out])
-        count[held_out] += 1
-        members.append(member)
-    mean = total.numpy() / np.maximum(count, 1).reshape(-1, *[1] * (total.ndim - 1))
-    _, scale = _location_and_scale(plan.problem, _mean_scores(members, data.features))
+    with torch_threads(plan.threads):
+        members = _train_members(plan, data)
+        for member, (_, held_out) in zip(members, plan.splits, strict=True):
+            total[held_out] += member.scores(data.features[held_out])
+            count[held_out] += 1
+        mean = total.numpy() / np.maximum(count, 1).reshape(-1, *[1] * (total.ndim - 1))
+        _, scale = _location_and_scale(plan.problem, _mean_scores(members, data.features))
     return Ensemble(tuple(members), scale), mean, count > 0
 
 
-def _train_member(plan: Plan, index: int, training: TrainingData, held_out: TrainingData) -> tuple[ScoreNet, TrainingResult]:
-    """Train the member of this index, after a warm-up where its loss needs one."""
+def _train_members(plan: Plan, data: TrainingData) -> list[Member]:
+    """Train the members, here or in processes; the results are the same."""
+    numbers = range(len(plan.splits))
+    if plan.jobs == 1:
+        return [_train_member(plan, index, data) for index in numbers]
+    # Processes, not threads: torch has one random state and one number of threads per process.
+    quiet = replace(plan, callback=None)
+    run = Parallel(n_jobs=plan.jobs, backend="loky", return_as="generator")
+    members = []
+    for index, member in enumerate(run(delayed(_train_member)(quiet, index, data) for index in numbers)):
+        members.append(member)
+        if plan.callback is not None:
+            for step, (loss, metric) in enumerate(zip(member.result.losses, member.result.metrics, strict=True)):
+                plan.callback(index, Progress(step + 1, loss, metric))
+    return members
+
+
+def _train_member(plan: Plan, index: int, data: TrainingData) -> Member:
+    """Train the member of this index on its rows."""
+    training, held_out = (data.rows(torch.from_numpy(rows)) for rows in plan.splits[index])
+    with torch_threads(plan.threads):
+        net, result = _train_network(plan, index, training, held_out)
+        return Member(net, *_location_and_scale(plan.problem, raw_scores(net, data.features)), result)
+
+
+@contextmanager
+def torch_threads(threads: int) -> Iterator[None]:
+    """Set the number of torch threads for a block; with a fixed number, sums do not depend on the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _train_network(plan: Plan, index: int, training: TrainingData, held_out: TrainingData) -> tuple[ScoreNet, TrainingResult]:
+    """Train the network of the member of this index, after a warm-up where its loss needs one."""
     problem, seed = plan.problem, int(plan.seeds[index])
     net = ScoreNet(plan.build(seed), problem.outputs) if plan.initial is None else copy.deepcopy(plan.initial[index])
 
-    def train_phase(criterion: Criterion, settings: TrainingSettings, phase: str) -> TrainingResult:
+    def train_phase(criterion: Criterion, settings: TrainingSettings, phase: str, steps_before: int = 0) -> TrainingResult:
         checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{index}-{phase}.safetensors")
-        on_iteration = None if plan.callback is None else functools.partial(plan.callback, index)
+
+        def report(progress: Progress) -> None:
+            if plan.callback is not None:
+                plan.callback(index, progress._replace(iteration=steps_before + progress.iteration))
+
         return train(
             net,
             criterion,
@@ -150,35 +226,35 @@ def _train_member(plan: Plan, index: int, training: TrainingData, held_out: Trai
             settings=settings,
             metric=problem.metric,
             seed=seed,
-            on_iteration=on_iteration,
+            on_iteration=None if plan.callback is None else report,
             checkpoint=checkpoint,
         )
 
     settings = plan.settings
     if plan.initial is None and (problem.needs_warm_up or problem.method == "cross_entropy"):
-        net.shift -= _log_odds(problem, training.target).to(net.shift)
+        net.shift -= _log_odds(problem, training).to(net.shift)
     if not problem.needs_warm_up or plan.initial is not None:
         return net, train_phase(problem.criterion(), settings, "metric")
     steps = min(plan.warm_up, max(1, settings.iterations // 2))
     first = train_phase(problem.warm_up_criterion(), replace(settings, iterations=steps, patience=steps), "warm-up")
     _shift_to_threshold(net, problem, training)
     warmed_up = copy.deepcopy(net)
-    second = train_phase(problem.criterion(), replace(settings, iterations=max(1, settings.iterations - steps)), "metric")
+    second = train_phase(problem.criterion(), replace(settings, iterations=max(1, settings.iterations - steps)), "metric", steps)
     best = steps + second.best_iteration if second.best_metric >= first.best_metric else first.best_iteration
     result = TrainingResult(first.losses + second.losses, first.metrics + second.metrics, best)
     return (net if best > steps else warmed_up), result
 
 
-def _log_odds(problem: Problem, target: Tensor) -> Tensor:
+def _log_odds(problem: Problem, samples: TrainingData) -> Tensor:
     """Return the log-odds of each class or label in the samples: the scores that cross-entropy starts from.
 
     If it started from scores near 0, its first steps would only push the scores of all samples down, through the hidden layers,
     and with few positives the network would rank below chance for a long time. Rankings do not depend on a shift, so only
     cross-entropy needs this.
     """
-    if problem.chooses_class:
-        target = nn.functional.one_hot(target, problem.outputs or 2)
-    share = ((target > 0).double().sum(0) + 0.5) / (len(target) + 1)
+    target = nn.functional.one_hot(samples.target, problem.outputs or 2) if problem.chooses_class else samples.target
+    weights = torch.ones(len(target)) if samples.weights is None else samples.weights
+    share = (weights.double() @ (target > 0).double() + 0.5) / (weights.double().sum() + 1)
     return share.log() if problem.exclusive else share.logit()
 
 

@@ -14,6 +14,7 @@ from taskloss import _storage, tasks
 from taskloss._storage import tensors_under
 from taskloss.estimators.ensemble import Ensemble, Member, ScoreNet
 from taskloss.estimators.features import FeatureMap
+from taskloss.estimators.frames import FrameEncoder
 from taskloss.estimators.problem import Problem
 
 FORMAT = 1
@@ -44,6 +45,7 @@ def save(estimator: Any, path: Path) -> Path:
         problem={**vars(problem), "task": describe_task(problem.task)},
         columns=estimator.n_features_in_,
         names=list(map(str, estimator.feature_names_in_)) if hasattr(estimator, "feature_names_in_") else None,
+        frame=None if estimator.frame_encoder_ is None else estimator.frame_encoder_.to_dict(),
         members=len(estimator.ensemble_.members),
         n_iter=estimator.n_iter_,
     )
@@ -65,6 +67,7 @@ def load(cls: Any, path: Path, module: Callable[[int, int], nn.Module] | None) -
     estimator = cls(**{**parameters, "hidden": tuple(parameters["hidden"])})
     estimator.problem_ = Problem(**{**facts["problem"], "task": read_task(facts["problem"]["task"])})
     estimator.features_ = FeatureMap.from_tensors(estimator.scaling, tensors_under(tensors, "features"))
+    estimator.frame_encoder_ = None if facts["frame"] is None else FrameEncoder.from_dict(facts["frame"])
     members = tuple(_read_member(estimator, tensors_under(tensors, f"member.{n}")) for n in range(facts["members"]))
     estimator.ensemble_ = Ensemble(members, tensors["ensemble.scale"])
     estimator.n_features_in_, estimator.n_iter_ = facts["columns"], facts["n_iter"]
@@ -75,8 +78,7 @@ def load(cls: Any, path: Path, module: Callable[[int, int], nn.Module] | None) -
 
 
 def _read_member(estimator: Any, tensors: dict[str, Tensor]) -> Member:
-    outputs = estimator.problem_.outputs
-    net = ScoreNet(estimator._build_network(outputs), outputs)
+    net = ScoreNet(estimator._network_builder(estimator.problem_)(), estimator.problem_.outputs)
     net.load_state_dict(tensors_under(tensors, "net"))
     return Member(net.eval(), tensors["location"], tensors["scale"], None)
 

@@ -1,7 +1,7 @@
 """The table of methods: the loss that each method trains a network with, for a given metric.
 
-An entry is a function of the task and epsilon that returns a criterion, ``(scores, target, groups=None) -> loss``. To add a
-method, add a line to ``LOSSES_BY_METHOD``.
+An entry is a function of the task and epsilon that returns a criterion, ``(scores, target, groups=None, weight=None) -> loss``.
+To add a method, add a line to ``LOSSES_BY_METHOD``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,23 @@ class CrossEntropy(nn.Module):
         super().__init__()
         self.exclusive = exclusive
 
-    def forward(self, scores: Tensor, target: Tensor, groups: Tensor | None = None) -> Tensor:
+    def forward(self, scores: Tensor, target: Tensor, groups: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
+        """Return the mean over the samples; ``weight`` has one entry per sample, or per query where there are ``groups``."""
+        if weight is None:
+            return self._entropy(scores, target, "mean")
+        if groups is not None:
+            weight = weight[groups.unique(return_inverse=True)[1]]
+        each = self._entropy(scores, target, "none").reshape(len(scores), -1).mean(1)
+        return (each * weight.to(each.dtype)).sum() / weight.sum().to(each.dtype)
+
+    def _entropy(self, scores: Tensor, target: Tensor, reduction: str) -> Tensor:
         if scores.shape != target.shape:
-            return nn.functional.cross_entropy(scores, target)
+            return nn.functional.cross_entropy(scores, target, reduction=reduction)
         if self.exclusive:
-            return nn.functional.cross_entropy(scores, target.argmax(1))
+            return nn.functional.cross_entropy(scores, target.argmax(1), reduction=reduction)
         # Graded relevance counts as relevant or not.
-        return nn.functional.binary_cross_entropy_with_logits(scores, (target > 0).to(scores.dtype))
+        relevant = (target > 0).to(scores.dtype)
+        return nn.functional.binary_cross_entropy_with_logits(scores, relevant, reduction=reduction)
 
     def extra_repr(self) -> str:
         return f"exclusive={self.exclusive}"

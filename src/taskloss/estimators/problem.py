@@ -65,12 +65,22 @@ class Problem:
         without_plateaus = (ConvexRankingTask, tasks.ROCAUC, tasks.PartialAUC, tasks.GradedNDCG)
         return self.method != "cross_entropy" and not isinstance(self.task, without_plateaus)
 
-    def metric(self, scores: Tensor, target: Tensor, groups: Tensor | None = None) -> float:
-        """Return the exact metric (higher is better), NaN where it is undefined; metrics of labels use their best threshold."""
+    @property
+    def takes_weights(self) -> bool:
+        """Whether the loss is a mean over samples, so that each of them can have a weight of its own."""
+        return self.method == "cross_entropy" or self.chooses_class
+
+    def metric(self, scores: Tensor, target: Tensor, groups: Tensor | None = None, weight: Tensor | None = None) -> float:
+        """Return the exact metric (higher is better), NaN where it is undefined; metrics of labels use their best threshold.
+
+        ``weight`` has one entry per sample, or per query where there are groups. Metrics of one list or labeling ignore it: they
+        count every sample once.
+        """
         if is_thresholded(self.task):
             columns = (to_numpy(part).reshape(len(scores), -1).T for part in (scores, target))
             return float(np.mean([best_value(self.task, *pair) for pair in zip(*columns, strict=True)]))
-        call = Call(groups=None if groups is None else to_numpy(groups))
+        weighted = weight is not None and (self.chooses_class or groups is not None)
+        call = Call(groups=None if groups is None else to_numpy(groups), weight=to_numpy(weight) if weighted else None)
         inference = self.task.read(to_numpy(scores), to_numpy(target), call)
         values = np.where(inference.defined, 1.0 - inference.loss(inference.predict()), np.nan)
         return float(reduce_values(values, inference.weights, inference.values_shape, "mean"))

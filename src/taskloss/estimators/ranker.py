@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from sklearn.utils import column_or_1d
 
-from taskloss.estimators.base import TaskLossEstimator
+from taskloss.estimators.base import Samples, TaskLossEstimator
 from taskloss.estimators.problem import Problem
+from taskloss.estimators.weights import query_weights
 from taskloss.tasks import NDCG, GradedNDCG, Task
 from taskloss.tasks.registry import as_task
 
@@ -43,16 +44,21 @@ class TaskLossRanker(TaskLossEstimator):
         tags.target_tags.positive_only = True
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None, *, qid: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, qid: Any = None, sample_weight: Any = None) -> Self:
         """Train on the rows of X and their relevance y.
 
         ``groups`` (or ``qid``) holds the query id of each row, of any type and in any order. Without it, all rows are one list.
+        ``sample_weight`` weighs the queries: all rows of a query have the same weight.
         """
         table, y = self._read_table(X, y, fitting=True, y_numeric=True, ensure_min_samples=2)
         relevance = column_or_1d(y, warn=True).astype(np.float64)
         task = self._task(relevance)
         query = self._read_queries(groups, qid, len(relevance))
         problem = Problem(task, self.method, self.epsilon)
+        weights = query_weights(sample_weight, table, query, task)
+        if weights is not None and query is not None:
+            kept = weights > 0
+            table, relevance, weights, query = table[kept], relevance[kept], weights[kept], _from_zero(query[kept])
         target = torch.from_numpy(np.ascontiguousarray(relevance, np.float64 if task.target_kind == "graded" else np.int64))
         if query is None:
             strata = np.unique(relevance, return_inverse=True)[1]
@@ -67,17 +73,20 @@ class TaskLossRanker(TaskLossEstimator):
                 f"no ranking can be learned: y is {relevance[0]:g} in all rows of "
                 f"{'a list' if query is None else 'every query'}; each needs more and less relevant rows"
             )
-        self._fit_ensemble(table, problem, target, None if query is None else torch.from_numpy(query), strata, most_folds)
+        self._fit_ensemble(problem, Samples(table, target, query, weights, units=query), strata, most_folds)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Return one score per row; within a query, rows with a higher score come first."""
         return self._scores(X)
 
-    def score(self, X: Any, y: Any, groups: Any = None, *, qid: Any = None) -> float:
-        """Return the exact metric, its mean over the queries where it is defined."""
+    def score(self, X: Any, y: Any, groups: Any = None, *, qid: Any = None, sample_weight: Any = None) -> float:
+        """Return the exact metric, its mean over the queries where it is defined; weights as in :meth:`fit`."""
         query = self._read_queries(groups, qid, len(y))
         options = {} if query is None else {"groups": torch.from_numpy(query)}
+        weights = query_weights(sample_weight, np.asarray(y), query, self.problem_.task)
+        if weights is not None and query is not None:
+            options["weight"] = torch.from_numpy(weights[np.unique(query, return_index=True)[1]])
         return self.problem_.metric(torch.from_numpy(self.predict(X)), torch.from_numpy(np.asarray(y, np.float64)), **options)
 
     def _task(self, relevance: np.ndarray) -> Task:
@@ -109,4 +118,10 @@ class TaskLossRanker(TaskLossEstimator):
                 f"there are {len(ids)} query ids for {rows} rows; expected one per row. Group sizes, as LightGBM takes them, "
                 "become ids by numpy.repeat(numpy.arange(len(sizes)), sizes)"
             )
-        return np.unique(ids, return_inverse=True)[1]
+        return _from_zero(ids)
+
+
+def _from_zero(ids: np.ndarray) -> np.ndarray:
+    """Return ids as numbers from 0, in sorted order."""
+    numbers: np.ndarray = np.unique(ids, return_inverse=True)[1]
+    return numbers

@@ -43,7 +43,11 @@ class EstimatorSettings:
             column.
         warm_start: continue from the networks of the last fit.
         checkpoint: folder for the state of the training; a fit that was killed continues from there.
-        callback: called with the member's index and a :class:`~taskloss.training.Progress` after each step.
+        callback: called with the member's index and a :class:`~taskloss.training.Progress` after each step; with ``n_jobs``, for
+            all steps of a member once it is trained.
+        n_jobs: number of processes that train members at the same time, -1 for one per core; None trains them one by one. The
+            results are the same.
+        verbose: 1 prints a line per member, 2 also its progress.
         threads: number of torch threads; with a fixed number, results do not depend on the machine's cores.
         random_state: seed of the splits and the initial weights.
     """
@@ -68,5 +72,7 @@ class EstimatorSettings:
     warm_start: bool = False
     checkpoint: str | Path | None = None
     callback: Callable[[int, Progress], None] | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
     threads: int = 1
     random_state: Any = None

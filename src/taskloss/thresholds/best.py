@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from taskloss import _checks
+from taskloss.metrics.reduction import as_scores
 from taskloss.thresholds.point import Counts, OperatingPoint, found_point
-from taskloss.thresholds.samples import just_above, just_below, ranked, read_samples
+from taskloss.thresholds.samples import just_above, just_below, read_samples
 
 
 def for_f_score(scores: Any, target: Any, *, beta: float = 1.0, pos_label: Any = None) -> OperatingPoint:
@@ -58,6 +59,7 @@ def for_value(
     *,
     requirement: str = "highest value",
     pos_label: Any = None,
+    sample_weight: Any = None,
 ) -> OperatingPoint:
     """Return the threshold whose confusion counts have the highest value; the highest one of several. There is no guarantee.
 
@@ -67,20 +69,32 @@ def for_value(
         value: function of :class:`Counts` that hold float64 arrays with one entry per threshold; it returns such an array.
         requirement: description of the value, for messages.
         pos_label: the positive label, as for :func:`~taskloss.thresholds.for_precision`.
+        sample_weight: weight of each sample in the counts that ``value`` is given; 1 by default.
 
     The threshold lies halfway between two scores, or above all of them (no alerts), or below all of them (only alerts).
     """
     values, labels = read_samples(scores, target, pos_label)
-    return _best(values, labels, value, requirement)
+    weights = None if sample_weight is None else as_scores(sample_weight).astype(np.float64)
+    if weights is not None:
+        _checks.check_shapes(values, weights)
+        _checks.check_weight_values(weights)
+    return _best(values, labels, value, requirement, weights)
 
 
-def _best(values: np.ndarray, labels: np.ndarray, value: Callable[[Counts], np.ndarray], requirement: str) -> OperatingPoint:
-    descending, hits = ranked(values, labels)
+def _best(
+    values: np.ndarray,
+    labels: np.ndarray,
+    value: Callable[[Counts], np.ndarray],
+    requirement: str,
+    weights: np.ndarray | None = None,
+) -> OperatingPoint:
+    order = np.argsort(-values, kind="stable")
+    descending = values[order]
+    each = np.ones(len(values)) if weights is None else weights[order]
     # The number of alerts of each threshold between different scores, from none to all.
     alerts = np.append(0, np.flatnonzero(np.append(descending[1:] != descending[:-1], True)) + 1)
-    tp = np.append(0, hits)[alerts].astype(np.float64)
-    counts = Counts(tp, alerts - tp, hits[-1] - tp, len(descending) - hits[-1] - (alerts - tp))
-    best = int(np.argmax(value(counts)))
+    tp, fp = (np.append(0.0, np.cumsum(np.where(labels[order] == positive, each, 0.0)))[alerts] for positive in (True, False))
+    best = int(np.argmax(value(Counts(tp, fp, tp[-1] - tp, fp[-1] - fp))))
     threshold = (
         just_above(values, float(descending[0])) if alerts[best] == 0 else just_below(values, float(descending[alerts[best] - 1]))
     )

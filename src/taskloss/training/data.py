@@ -22,19 +22,29 @@ class TrainingData(NamedTuple):
     target: Tensor
     groups: Tensor | None = None
     """Query id of each sample, for criteria and metrics that take ``groups=``."""
+    weights: Tensor | None = None
+    """Weight of each sample, the same for all samples of a query, for criteria and metrics that take ``weight=``."""
 
     def to(self, device: torch.device) -> TrainingData:
         """Return the data on a device."""
-        groups = None if self.groups is None else self.groups.to(device)
-        return TrainingData(self.features.to(device), self.target.to(device), groups)
+        return TrainingData(*(None if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
 
     def rows(self, index: Tensor) -> TrainingData:
         """Return the samples of these indices."""
-        return TrainingData(self.features[index], self.target[index], None if self.groups is None else self.groups[index])
+        return TrainingData(*(None if part is None else part[index] for part in self))  # type: ignore[arg-type]
 
     def options(self) -> dict[str, Tensor]:
-        """Return the keyword arguments of criteria and metrics besides scores and target."""
-        return {} if self.groups is None else {"groups": self.groups}
+        """Return the keyword arguments of criteria and metrics besides scores and target; queries have one weight each."""
+        options = {} if self.groups is None else {"groups": self.groups}
+        if self.weights is not None:
+            options["weight"] = self.weights if self.groups is None else _per_query(self.weights, self.groups)
+        return options
+
+
+def _per_query(weights: Tensor, groups: Tensor) -> Tensor:
+    """Return the weight of each query, the queries in sorted order of their ids."""
+    queries, index = groups.unique(return_inverse=True)
+    return weights.new_empty(len(queries)).index_put((index,), weights)
 
 
 class Batches:
