@@ -31,7 +31,7 @@ def test_a_broken_line_follows_what_a_straight_one_cannot():
     scores = rng.normal(size=20_000)
     truth = expit(np.where(scores < 0, 0.3 * scores, 4 * scores) - 1)
     line = BrokenLine.fit(scores, (rng.random(20_000) < truth).astype(int))
-    straight = BrokenLine._fit(scores, truth, np.empty(0), None)
+    straight = BrokenLine._fit(scores, truth, np.ones(len(scores)), np.empty(0), None)
     error, straight_error = (np.abs(fit.probabilities(scores) - truth).mean() for fit in (line, straight))
     assert error < 0.02 < straight_error
 
@@ -54,3 +54,15 @@ def test_vector_scaling_finds_the_scale_of_each_class():
     found = VectorScaling.fit((logits - [0, 1, 0]) / [1.0, 2.0, 0.5], target)
     np.testing.assert_allclose(found.slopes, [1.0, 2.0, 0.5], rtol=0.08)
     np.testing.assert_allclose(found.probabilities((logits - [0, 1, 0]) / [1, 2, 0.5]), softmax(logits, axis=1), atol=0.05)
+
+
+def test_a_weight_counts_as_copies_do():
+    rng = np.random.default_rng(0)
+    scores, target, weights = rng.normal(size=(200, 3)), rng.integers(0, 3, 200), rng.integers(1, 4, 200)
+    copies = np.repeat(np.arange(200), weights)
+    by_weight, by_copies = VectorScaling.fit(scores, target, weights), VectorScaling.fit(scores[copies], target[copies])
+    np.testing.assert_allclose(by_weight.probabilities(scores), by_copies.probabilities(scores), atol=1e-4)
+    probabilities = 1 / (1 + np.exp(-scores[:, 0]))
+    by_weight = BrokenLine._fit(scores[:, 0], probabilities, weights, np.empty(0), None)
+    by_copies = BrokenLine._fit(scores[copies, 0], probabilities[copies], np.ones(len(copies)), np.empty(0), None)
+    np.testing.assert_allclose(by_weight.logits(scores[:, 0]), by_copies.logits(scores[:, 0]), atol=1e-4)
