@@ -24,7 +24,7 @@ MICROSECONDS_PER_DAY = 86_400e6
 
 def is_frame(X: Any) -> bool:
     """Whether X is a data frame of pandas, or one that can become it (polars, pyarrow)."""
-    return hasattr(X, "iloc") or (hasattr(X, "to_pandas") and hasattr(X, "columns"))
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "to_pandas"))
 
 
 @dataclass(frozen=True)
