@@ -83,6 +83,8 @@ class TestWeights:
         assert average_precision_score(y, twice.decision_function(X)) > 0.5
         np.testing.assert_array_equal(count_rows(np.array([0.5, 1.0, 0.0, 1.5]), tl.ROCAUC()), [1, 2, 0, 3])
         np.testing.assert_array_equal(count_rows(np.array([4.0, 6.0]), tl.ROCAUC()), [2, 3])
+        with pytest.raises(ValueError, match="counts 2 rows 1,000,001 times in all"):
+            count_rows(np.array([1.0, 1e6]), tl.ROCAUC())
 
     def test_copies_of_a_row_are_never_split(self, data, monkeypatch):
         X, y = data
@@ -257,6 +259,8 @@ class TestScore:
         model = TaskLossClassifier(tl.MultiClass(cost=[[0, 1, 2], [1, 0, 1], [5, 1, 0]]), **SMALL).fit(X, names)
         cost = np.array([[0, 1, 2], [1, 0, 1], [5, 1, 0]])[y, np.searchsorted(model.classes_, model.predict(X))]
         assert model.score(X, names) == pytest.approx(1 - cost.mean())
+        with pytest.raises(ValueError, match="'oak', which the estimator has not seen"):
+            model.score(X, np.where(y == 0, "oak", names))
 
     def test_labels_and_words(self, data):
         X, Y = make_multilabel_classification(300, 8, n_classes=3, random_state=0)

@@ -81,7 +81,7 @@ class TaskScorer:
         if truth.ndim == 2:
             return evaluate(task, estimator.predict(X) if is_thresholded(task) else _scores(estimator, X), truth, sample_weight)
         if task.target_kind == "class":
-            return _evaluate_classes(task, estimator, X, np.searchsorted(classes, truth), sample_weight)
+            return _evaluate_classes(task, estimator, X, truth, sample_weight)
         if len(classes) > 2:
             scores = estimator.predict(X)[:, None] == classes if is_thresholded(task) else _scores(estimator, X)
             return evaluate(task, scores, truth[:, None] == classes, sample_weight)
@@ -123,9 +123,15 @@ def evaluate(task: Task, scores: np.ndarray, target: np.ndarray, sample_weight: 
     return float(task.score(scores[rows], np.asarray(target, np.int64)[rows]))
 
 
-def _evaluate_classes(task: Task, estimator: Any, X: Any, target: np.ndarray, sample_weight: Any) -> float:
+def _evaluate_classes(task: Task, estimator: Any, X: Any, truth: np.ndarray, sample_weight: Any) -> float:
     """Return the metric of a task on class indices; the predicted class counts, for the top-k error the scores."""
     classes = np.asarray(estimator.classes_)
+    unknown = np.setdiff1d(truth, classes)
+    if len(unknown):
+        raise ValueError(
+            f"y holds {unknown.tolist()[0]!r}, which the estimator has not seen in training; it knows {classes.tolist()[:8]}"
+        )
+    target = np.searchsorted(classes, truth)
     if hasattr(task, "cost"):
         scores = (np.asarray(estimator.predict(X))[:, None] == classes).astype(np.float64)
     else:

@@ -15,6 +15,9 @@ from sklearn.utils.validation import _check_sample_weight
 
 from taskloss.tasks import Task
 
+MOST_COPIES = 20
+"""Largest mean number of times that a row counts: its copies take memory and time."""
+
 
 def read_weights(sample_weight: Any, rows: np.ndarray) -> np.ndarray | None:
     """Return the weight of each row, float64 ``(n,)``; None if there are none, or all are equal and so change nothing."""
@@ -45,8 +48,13 @@ def count_rows(weights: np.ndarray, task: Task) -> np.ndarray:
     for unit in (weights[weights > 0].min(), 1.0):
         counts = np.round(weights / unit)
         if np.allclose(counts, weights / unit, rtol=1e-9, atol=0.0):
-            repeats: np.ndarray = counts.astype(np.int64)
-            return repeats // np.gcd.reduce(repeats)
+            repeats: np.ndarray = counts.astype(np.int64) // np.gcd.reduce(counts.astype(np.int64))
+            if repeats.sum() > MOST_COPIES * len(repeats):
+                raise ValueError(
+                    f"sample_weight counts {len(repeats):,} rows {repeats.sum():,} times in all, more than {MOST_COPIES} times "
+                    f"each on average; {_name(task)} takes weights as numbers of equal rows. Scale them down to small ones"
+                )
+            return repeats
     raise ValueError(
         f"sample_weight has no place in {_name(task)}: the metric belongs to the whole list and is no mean over samples. Leave "
         "it out; or pass whole numbers, which count a row several times; or use method='cross_entropy' or metric='multi_class', "
