@@ -34,7 +34,7 @@ DENSE_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
-class Samples:
+class FitData:
     """What an estimator is trained on."""
 
     table: np.ndarray
@@ -137,7 +137,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
             return self.ensemble_.scores(self.features_.transform(self._read_table(X, fitting=False)))
 
     def _fit_ensemble(
-        self, problem: Problem, samples: Samples, strata: np.ndarray, most_folds: int
+        self, problem: Problem, samples: FitData, strata: np.ndarray, most_folds: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Train the ensemble; return the held-out score of each sample, and a mask of the samples that have one.
 

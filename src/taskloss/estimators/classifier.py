@@ -18,7 +18,7 @@ from torch import Tensor
 from taskloss import _checks
 from taskloss._positive import choose_positive
 from taskloss._storage import tensors_under
-from taskloss.estimators.base import Samples, TaskLossEstimator
+from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
 from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric
 from taskloss.estimators.problem import Problem
@@ -98,11 +98,11 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         strata, counts = _strata(labels), labels.sum(0)
         most_folds = int(np.minimum(counts, len(labels) - counts).max())
         weights = self._with_class_weights(weights, y, problem)
-        samples = Samples(table, target, weights=weights)
+        samples = FitData(table, target, weights=weights)
         if weights is not None and not problem.takes_weights:
             # The metric counts rows, so a row with weight 2 becomes two.
             rows = np.repeat(np.arange(len(table)), count_rows(weights, task))
-            samples, labels = Samples(table[rows], target[rows], units=rows), labels[rows]
+            samples, labels = FitData(table[rows], target[rows], units=rows), labels[rows]
         scores, known = self._fit_ensemble(problem, samples, strata, most_folds)
         self._choose_decisions(
             self._one_score(scores)[known], labels[known], None if samples.weights is None else samples.weights[known]

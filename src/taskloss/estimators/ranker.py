@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from sklearn.utils import column_or_1d
 
-from taskloss.estimators.base import Samples, TaskLossEstimator
+from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.weights import query_weights
 from taskloss.tasks import NDCG, GradedNDCG, Task
@@ -73,7 +73,7 @@ class TaskLossRanker(TaskLossEstimator):
                 f"no ranking can be learned: y is {relevance[0]:g} in all rows of "
                 f"{'a list' if query is None else 'every query'}; each needs more and less relevant rows"
             )
-        self._fit_ensemble(problem, Samples(table, target, query, weights, units=query), strata, most_folds)
+        self._fit_ensemble(problem, FitData(table, target, query, weights, units=query), strata, most_folds)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
