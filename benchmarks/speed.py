@@ -7,9 +7,11 @@ and reports the ratio of their medians beside the target. The times are wall tim
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -267,9 +269,59 @@ def start_up() -> Iterator[Row]:
     yield Row("first calls in a new process, kernels compiled before", f"{first * 1e3:.0f} ms", "", first, "< 1 s", first < 1)
 
 
+COLD_PROGRAM = """
+import sys, time, numba, torch, taskloss as tl, taskloss.lp
+torch.set_num_threads(1)
+numba.njit(lambda x: x + 1.0)(1.0)
+scores, target = torch.linspace(-1, 1, 64, requires_grad=True), torch.arange(64) % 5 == 0
+A = torch.linspace(0.1, 1.0, 200, dtype=torch.float64).reshape(10, 20).requires_grad_()
+cost = -torch.linspace(1.0, 2.0, 20, dtype=torch.float64).expand(8, 20)
+bound = torch.ones(10, dtype=torch.float64)
+def call(name):
+    if name == "program":
+        tl.lp.LPLayer()(cost[0], A_ub=A, b_ub=bound, lower=0.0).x.sum().backward()
+    elif name == "batch":
+        tl.lp.LPLayer()(cost, A_ub=A, b_ub=bound, lower=0.0).x.sum().backward()
+    else:
+        tl.DirectLoss(name)(scores, target).backward()
+for name in sys.argv[1:]:
+    start = time.process_time()
+    call(name)
+    print(time.process_time() - start)
+"""
+
+
+def cold_seconds(*calls: str) -> list[float]:
+    """Return the CPU seconds of calls in a new process, one after the other, without any compiled kernels."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", COLD_PROGRAM, *calls]
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "OMP_NUM_THREADS": "1"}
+        output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [float(line) for line in output.split()]
+
+
+def first_calls() -> Iterator[Row]:
+    """Measure first calls without compiled kernels: CPU seconds beyond the imports and one trivial compiled function."""
+
+    def row(what: str, seconds: float, bound: float) -> Row:
+        return Row(
+            f"first {what}, nothing compiled, CPU seconds", f"{seconds:.1f} s", "", seconds, f"<= {bound:g}", seconds <= bound
+        )
+
+    names = [name for name, task in tl.tasks.registered().items() if task.target_kind in ("binary", "graded", "labels")]
+    names.remove("average_precision")
+    measured = [cold_seconds("average_precision", name) for name in names]
+    yield row("average precision", statistics.median(first for first, _ in measured), 4)
+    after, name = max((second, name) for (_, second), name in zip(measured, names, strict=True))
+    yield row(f"other metric after it (the slowest, {name})", after, 4)
+    program, batch = cold_seconds("program", "batch")
+    yield row("LPLayer, forward and backward", program, 15)
+    yield row("batch of programs after it", batch, 5)
+
+
 PARTS = (
     *(against_sort, against_the_table, tasks_against_average_precision, queries, labelings, small_batches, classes),
-    *(memory, start_up),
+    *(memory, start_up, first_calls),
 )
 
 if __name__ == "__main__":

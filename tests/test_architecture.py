@@ -28,6 +28,7 @@ LAYERS = [
     "functional",
     "retrieval",
     "lp",
+    "precompile",
     "thresholds",
     "training",
     "tables",

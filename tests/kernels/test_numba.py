@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import taskloss as tl
-from taskloss.kernels import _linking, _numba
+from taskloss.kernels import _linking, _numba, compilation
 
 
 def test_without_a_cache_folder_kernels_still_work_and_warn_once(monkeypatch):
@@ -111,6 +111,7 @@ def test_kernels_outside_the_folder_of_kernels_are_outdated_by_what_they_import(
         "kernels/__init__.py": "",
         "kernels/_numba.py": Path(_numba.__file__).read_text(),
         "kernels/_linking.py": Path(_linking.__file__).read_text(),
+        "kernels/compilation.py": Path(compilation.__file__).read_text(),
         "kernels/growth.py": "from taskloss.kernels._numba import kernel\n@kernel\ndef grow(x):\n    return 2.0 * x\n",
         "solver/__init__.py": "",
         "solver/steps.py": (

@@ -8,6 +8,7 @@ import typer
 
 import taskloss
 from taskloss.cli.compare import compare
+from taskloss.cli.compile import compile_all
 from taskloss.cli.errors import EXIT_CODES
 from taskloss.cli.predict import predict
 from taskloss.cli.report import report
@@ -17,6 +18,7 @@ from taskloss.cli.train import train
 app = typer.Typer(name="taskloss", no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 for command in (compare, train, predict, report, tasks):
     app.command(epilog=EXIT_CODES)(command)
+app.command("compile", epilog=EXIT_CODES)(compile_all)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,6 +15,7 @@ import numba
 from numba.core import types
 
 from taskloss.kernels._linking import LinkedCompiler
+from taskloss.kernels.compilation import announced
 
 
 def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
@@ -26,10 +27,10 @@ def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
     """
     options: dict[str, Any] = {**_OPTIONS, **extra}
     try:
-        dispatcher = _without_literals(numba.njit(cache=True, **options)(function))
+        dispatcher = announced(_without_literals(numba.njit(cache=True, **options)(function)))
     except RuntimeError:
         _warn_no_cache()
-        return _without_literals(numba.njit(**options)(function))
+        return announced(_without_literals(numba.njit(**options)(function)))
     # numba reuses machine code while the kernel's own file is unchanged, but the code also contains the kernels that it calls.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
