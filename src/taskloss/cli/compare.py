@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import resources
@@ -69,9 +70,12 @@ def compare(
     jobs: Jobs = None,
     output: Output = Path("taskloss-report"),
     resume: options.Resume = False,
-    ignore: options.Ignore = None,
+    drop: options.Drop = None,
+    ids: options.Id = None,
+    keep: options.Keep = None,
     categorical: options.Categorical = None,
     missing: options.Missing = None,
+    dates: options.Dates = None,
     form: options.Format = None,
     encoding: options.Encoding = None,
     max_rows: options.MaxRows = None,
@@ -83,6 +87,7 @@ def compare(
     """
     with exit_on_error(resume_hint(context)), ExitStack() as stack:
         # scikit-learn and pyarrow take a second to load: too long for --help.
+        from taskloss.cli.columns import print_columns
         from taskloss.cli.data import DataOptions, load_samples
         from taskloss.cli.journal import Journal
         from taskloss.cli.methods import Plan, choose_methods, estimator_settings
@@ -97,9 +102,12 @@ def compare(
             target=target,
             positive=positive,
             group=group,
-            ignore=ignore or (),
+            drop=drop or (),
+            ids=ids or (),
+            keep=keep or (),
             categorical=categorical or (),
             missing=missing or (),
+            dates=dates,
             form=form,
             encoding=encoding,
             **({} if data else _BUNDLED),
@@ -110,10 +118,11 @@ def compare(
         parsed = parse_metric(metric, queries=queries)
         settings = estimator_settings(iterations=iterations)
         plan = Plan(parsed, choose_methods(methods, parsed, queries=queries, settings=settings), splits, seed)
+        print_columns(samples.uses, stderr=as_json)
         journal = Journal(output, samples, plan, resume=resume)
         with progress_bar("Training", splits * len(plan.methods)) as on_progress:
             runs, failed = run_comparison(samples, plan, journal=journal, jobs=jobs or default_jobs(), on_progress=on_progress)
-        _show(_record(samples, plan, runs, failed, command_line(context)), output, as_json=as_json)
+        _show(_record(samples, plan, runs, failed, command_line(context)), output, samples.encoder.notices, as_json=as_json)
         journal.remove()
 
 
@@ -151,7 +160,7 @@ def _record(samples: TableSamples, plan: Plan, runs: tuple[Run, ...], failed: di
     )
 
 
-def _show(comparison: Comparison, output: Path, *, as_json: bool) -> None:
+def _show(comparison: Comparison, output: Path, shown: Collection[str], *, as_json: bool) -> None:
     from taskloss import report
     from taskloss.cli.results import print_comparison
 
@@ -159,6 +168,6 @@ def _show(comparison: Comparison, output: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(report.as_json(comparison), nl=False)
     else:
-        print_comparison(comparison)
+        print_comparison(comparison, shown=shown)
     for name, path in zip(("Report", "Results"), paths, strict=True):
         typer.echo(f"{name + ':':9}{path}", err=as_json)

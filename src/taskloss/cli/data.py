@@ -11,7 +11,8 @@ import numpy as np
 from taskloss.cli.errors import usage_error
 from taskloss.report import DataCard, Feature
 from taskloss.tables import BinaryTarget, Table, TableEncoder, TableError, binary_target, graded_target, read_table
-from taskloss.tables.encoder import NumericRule
+from taskloss.tables.dates import DAY_FIRST, MONTH_FIRST
+from taskloss.tables.encoder import ColumnUse, NumericRule
 from taskloss.tables.read import FORMATS
 from taskloss.tables.svmlight import QUERY, TARGET
 
@@ -24,9 +25,14 @@ class DataOptions:
     target: str | None = None
     positive: str | None = None
     group: str | None = None
-    ignore: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    ids: Sequence[str] = ()
+    """Columns that identify the rows; no features."""
+    keep: Sequence[str] = ()
+    """Columns of numbers that are features although they look like identifiers."""
     categorical: Sequence[str] = ()
     missing: Sequence[str] = ()
+    dates: str | None = None
     form: str | None = None
     encoding: str | None = None
     name: str = ""
@@ -38,7 +44,9 @@ class DataOptions:
         """Read the whole file."""
         if self.form is not None and self.form not in FORMATS:
             raise usage_error(f"--format {self.form!r} is not known; expected one of {', '.join(FORMATS)}")
-        return read_table(self.path, form=self.form, encoding=self.encoding, missing=self.missing)
+        if self.dates not in (None, DAY_FIRST, MONTH_FIRST):
+            raise usage_error(f"--dates {self.dates!r} is not known; expected {DAY_FIRST} or {MONTH_FIRST}")
+        return read_table(self.path, form=self.form, encoding=self.encoding, missing=self.missing, dates=self.dates)
 
     def target_in(self, table: Table) -> str:
         """Return the name of the target column."""
@@ -75,6 +83,13 @@ class TableSamples:
     group_name: str | None
     labels: BinaryTarget | None
     """The labels of the two classes; None for queries."""
+    uses: tuple[ColumnUse, ...]
+    """What was done with each column of the file."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Columns that identify the rows: those that were named, and those that were recognized."""
+        return tuple(use.name for use in self.uses if use.identifier)
 
     def features(self, fitted_on: np.ndarray) -> np.ndarray:
         """Return the encoded features of all rows, float32; the encoder is fitted to the rows ``fitted_on`` only."""
@@ -106,9 +121,15 @@ def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int
         target, rows = target[chosen], rows[chosen]
     groups = None if group_name is None else _groups(table, group_name, rows)
     table = table if len(rows) == table.rows else table.take(rows)
-    not_features = [name for name in (target_name, *options.ignore, group_name) if name is not None]
-    features = table.without(not_features)
-    encoder = TableEncoder.fit(features, categorical=[name for name in options.categorical if name not in not_features])
+    set_aside = _set_aside(options, target_name, group_name)
+    features = table.without(list(set_aside))
+    encoder = TableEncoder.fit(
+        features,
+        categorical=[name for name in options.categorical if name not in set_aside],
+        keep=[name for name in options.keep if name not in set_aside],
+    )
+    used = set_aside | {use.name: use for use in encoder.uses}
+    uses = tuple(used[name] for name in table.columns)
     table = encoder.parse_numbers(features)
     notices += encoder.notices
     card = DataCard(
@@ -123,7 +144,15 @@ def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int
         groups=0 if groups is None else int(groups.max()) + 1,
     )
     labels = replace(binary, labels=target, rows=rows) if binary else None
-    return TableSamples(table, encoder, target, groups, card, target_name, group_name, labels)
+    return TableSamples(table, encoder, target, groups, card, target_name, group_name, labels, uses)
+
+
+def _set_aside(options: DataOptions, target: str, group: str | None) -> dict[str, ColumnUse]:
+    """Return the columns that the options say are no features."""
+    uses = {name: ColumnUse(name, "as --drop says", left_out=True) for name in options.drop}
+    uses |= {name: ColumnUse(name, "identifies the rows (--id)", identifier=True) for name in options.ids}
+    uses |= {group: ColumnUse(group, "query of the row")} if group is not None else {}
+    return uses | {target: ColumnUse(target, "target")}
 
 
 def _relevance(table: Table, name: str, positive: str | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:

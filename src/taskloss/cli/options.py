@@ -50,7 +50,29 @@ Iterations = Annotated[
     ),
 ]
 
-Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out. May be repeated.", rich_help_panel=READING)]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out. May be repeated.", rich_help_panel=READING)]
+Id = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--id",
+        help="Column that identifies the rows: nothing is learned from it, predict copies it. May be repeated.",
+        rich_help_panel=READING,
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column of numbers to learn from although it looks like an identifier. May be repeated.", rich_help_panel=READING
+    ),
+]
+Dates = Annotated[
+    str | None,
+    typer.Option(
+        help="Meaning of dates like 01/02/2023: day-first or month-first.",
+        show_default="what the column itself shows",
+        rich_help_panel=READING,
+    ),
+]
 Categorical = Annotated[
     list[str] | None,
     typer.Option(help="Column of categories that look like numbers. May be repeated.", rich_help_panel=READING),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -12,17 +14,18 @@ from taskloss.report import Comparison
 MAX_NOTICES = 10
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print the data, the notices about it, the table and the verdict."""
+def print_comparison(comparison: Comparison, *, shown: Collection[str] = ()) -> None:
+    """Print the data, the notices about it except those that were ``shown`` before, the table and the verdict."""
     card = comparison.data
     console = Console(highlight=False, markup=False)
     positives = f"relevant, of {card.groups:,} queries" if card.groups else f"positive: {card.target} is {card.positive}"
     console.print(card.source, style="dim")
     console.print(f"{card.samples:,} samples, {card.positives:,} ({card.positives / card.samples:.1%}) {positives}", style="dim")
-    for notice in card.notices[:MAX_NOTICES]:
+    notices = [notice for notice in card.notices if notice not in shown]
+    for notice in notices[:MAX_NOTICES]:
         console.print(f"- {notice}", style="dim")
-    if len(card.notices) > MAX_NOTICES:
-        console.print(f"- and {len(card.notices) - MAX_NOTICES} more, in the report", style="dim")
+    if len(notices) > MAX_NOTICES:
+        console.print(f"- and {len(notices) - MAX_NOTICES} more, in the report", style="dim")
     table = Table(title=f"Test {comparison.metric}, %", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("method", overflow="fold", min_width=15)
     for heading in ("mean", "std", "diff.", "95% interval", "p", "ahead"):

@@ -37,9 +37,12 @@ def train(
     iterations: options.Iterations = None,
     output: Output = Path("taskloss-model"),
     resume: options.Resume = False,
-    ignore: options.Ignore = None,
+    drop: options.Drop = None,
+    ids: options.Id = None,
+    keep: options.Keep = None,
     categorical: options.Categorical = None,
     missing: options.Missing = None,
+    dates: options.Dates = None,
     form: options.Format = None,
     encoding: options.Encoding = None,
     max_rows: options.MaxRows = None,
@@ -51,6 +54,7 @@ def train(
     """
     with exit_on_error(resume_hint(context)):
         # scikit-learn and pyarrow take a second to load: too long for --help.
+        from taskloss.cli.columns import print_columns
         from taskloss.cli.data import DataOptions, load_samples
         from taskloss.cli.methods import estimator_settings
         from taskloss.cli.metric import parse_metric
@@ -65,14 +69,18 @@ def train(
             target=target,
             positive=positive,
             group=group,
-            ignore=ignore or (),
+            drop=drop or (),
+            ids=ids or (),
+            keep=keep or (),
             categorical=categorical or (),
             missing=missing or (),
+            dates=dates,
             form=form,
             encoding=encoding,
         )
         samples = load_samples(source, max_rows=max_rows, seed=seed)
         parsed = parse_metric(metric, queries=samples.groups is not None)
+        print_columns(samples.uses, stderr=as_json)
         if not resume:
             shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
         settings = estimator_settings(iterations=iterations)
@@ -150,7 +158,7 @@ def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_
         typer.echo(json.dumps(summary, indent=1))
         return
     card = samples.card
-    for notice in card.notices[:10]:
+    for notice in [notice for notice in card.notices if notice not in samples.encoder.notices][:10]:
         typer.echo(f"- {notice}")
     positive = f"{card.target} is {card.positive}" if not card.groups else f"{card.groups:,} queries"
     typer.echo(f"{card.samples:,} samples, {card.positives:,} positive: {positive}")

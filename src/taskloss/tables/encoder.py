@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from taskloss.tables.errors import TableError, shorten
+from taskloss.tables.identifiers import MAX_LENGTH, MIN_DISTINCT, why_identifier
 from taskloss.tables.numbers import NumberStyle
-from taskloss.tables.table import Table
+from taskloss.tables.table import Kind, Table
 
 MAX_CATEGORIES = 30
 """Number of categories of a column, the most frequent ones, that get a feature of their own; the rest are "other"."""
@@ -85,6 +86,30 @@ Rule = NumericRule | CategoricalRule
 
 
 @dataclass(frozen=True)
+class ColumnUse:
+    """What was done with a column, for readers."""
+
+    name: str
+    summary: str
+    """``"numbers"``, ``"3 categories"``, or the reason why the column is left out."""
+    left_out: bool = False
+    identifier: bool = False
+    """Whether the column is left out because it identifies the rows."""
+    remarkable: bool = False
+    """Whether the column is left out or read in a way that is not obvious."""
+
+    @property
+    def line(self) -> str:
+        """The use without the name: ``"numbers"``, ``"left out: it is empty"``."""
+        return f"left out: {self.summary}" if self.left_out else self.summary
+
+    @property
+    def notice(self) -> str:
+        """The use as a sentence with the name."""
+        return f"column {self.name!r} is {self.line}" if self.left_out else f"column {self.name!r}: {self.line}"
+
+
+@dataclass(frozen=True)
 class TableEncoder:
     """An encoding rule for each column, fitted on one table and applied to any other with these columns.
 
@@ -100,39 +125,44 @@ class TableEncoder:
     """
 
     rules: tuple[Rule, ...]
-    notices: tuple[str, ...] = field(default=(), compare=False)
-    """Notices about columns that were left out or read in a way that is not obvious; not part of the fitted encoder."""
+    uses: tuple[ColumnUse, ...] = field(default=(), compare=False)
+    """What was done with each column of the table; not part of the fitted encoder."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Notices about columns that were left out or read in a way that is not obvious."""
+        return tuple(use.notice for use in self.uses if use.remarkable)
 
     @classmethod
-    def fit(cls, table: Table, *, categorical: Iterable[str] = ()) -> TableEncoder:
+    def fit(cls, table: Table, *, categorical: Iterable[str] = (), keep: Iterable[str] = ()) -> TableEncoder:
         """Determine the kind of each column and the value that replaces missing ones.
 
         Args:
             table: the features, without target and groups.
             categorical: columns that hold categories although they look like numbers.
+            keep: columns of numbers to use although they look like identifiers.
 
         Raises:
             TableError: if no column is left, or a column holds numbers and a few cells that are not numbers.
         """
-        categorical = set(categorical)
-        for name in categorical:
+        categorical, keep = set(categorical), set(keep)
+        for name in categorical | keep:
             table.column(name)
         rules: list[Rule] = []
-        notices: list[str] = []
+        uses: list[ColumnUse] = []
         rule: Rule | None
         for name in table.columns:
             kind = None if name in categorical else table.kind(name)
             if kind is not None and kind.numeric:
-                rule, note = _fit_numeric(table, name, kind.style)
-                note = note or (f"column {name!r}: {kind.note}" if kind.note else "")
+                rule, use = _fit_numeric(table, name, kind, keep=name in keep)
             else:
-                rule, note = _fit_categorical(table, name)
+                rule, use = _fit_categorical(table, name)
             rules += [rule] if rule is not None else []
-            notices += [note] if note else []
+            uses.append(use)
         if not rules:
-            reason = "; ".join(notices[:5])
+            reason = "; ".join(use.notice for use in uses[:5])
             raise TableError(f"{table.source} has no column to learn from{': ' + reason if reason else ' besides the target'}")
-        return cls(tuple(rules), tuple(notices))
+        return cls(tuple(rules), tuple(uses))
 
     def refit(self, table: Table) -> TableEncoder:
         """Return an encoder of the same columns and kinds, with medians and categories of these rows (a training set)."""
@@ -143,7 +173,7 @@ class TableEncoder:
         parsed = {
             rule.name: pa.array(table.numbers(rule.name, rule.style)) for rule in self.rules if isinstance(rule, NumericRule)
         }
-        return Table(table.source, {**table.columns, **parsed}, table.notices, table.missing)
+        return replace(table, columns={**table.columns, **parsed})
 
     @property
     def feature_names(self) -> list[str]:
@@ -196,18 +226,27 @@ def _median(values: np.ndarray) -> float:
     return 2 * float(np.median(values / 2))
 
 
-def _fit_numeric(table: Table, name: str, style: NumberStyle) -> tuple[NumericRule | None, str]:
-    values = table.numbers(name, style)
+def _fit_numeric(table: Table, name: str, kind: Kind, *, keep: bool) -> tuple[NumericRule | None, ColumnUse]:
+    values = table.numbers(name, kind.style)
     absent = np.isnan(values)
     present = values[~absent]
+    reason, identifier = "", False
     if not len(present):
-        return None, f"column {name!r} is left out: it is empty"
-    if not absent.any():
-        if (present == present[0]).all():
-            return None, f"column {name!r} is left out: it is {present[0]:g} everywhere"
-        if len(values) >= 10 and np.array_equal(values, values[0] + np.arange(len(values))):
-            return None, f"column {name!r} is left out: it counts the rows"
-    return NumericRule(name, _median(present), bool(absent.any()), style), ""
+        reason = "it is empty"
+    elif not absent.any() and (present == present[0]).all():
+        reason = f"it is {present[0]:g} everywhere"
+    elif not (keep or kind.style.date or absent.any()) and (why := why_identifier(name, present)):
+        reason, identifier = f"{why} (--keep to use it)", True
+    if reason:
+        return None, ColumnUse(name, reason, left_out=True, identifier=identifier, remarkable=True)
+    summary = (kind.note if kind.style.date else f"numbers, {kind.note}") if kind.note else "numbers"
+    use = ColumnUse(name, summary + _note_missing(absent), remarkable=bool(kind.note))
+    return NumericRule(name, _median(present), bool(absent.any()), kind.style), use
+
+
+def _note_missing(absent: np.ndarray) -> str:
+    count = int(absent.sum())
+    return f", {count:,} missing" if count else ""
 
 
 def _frequent(counts: np.ndarray, rows: int) -> list[int]:
@@ -216,19 +255,19 @@ def _frequent(counts: np.ndarray, rows: int) -> list[int]:
     return sorted(int(index) for index in frequent if counts[index] >= min_category_rows(rows))
 
 
-def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, str]:
+def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, ColumnUse]:
     column = table.categories(name)
     counts = column.counts()
-    absent = bool((column.codes < 0).any())
-    if len(column.labels) < 2 and not (absent and len(column.labels)):
+    absent = column.codes < 0
+    if len(column.labels) < 2 and not (absent.any() and len(column.labels)):
         reason = f"it is {shorten(column.labels[0])} everywhere" if len(column.labels) else "it is empty"
-        return None, f"column {name!r} is left out: {reason}"
+        return None, ColumnUse(name, reason, left_out=True, remarkable=True)
     kept = _frequent(counts, table.rows)
     if not kept:
-        return None, (
-            f"column {name!r} is left out: {len(counts):,} different values in {table.rows:,} rows, none of them in "
-            f"{min_category_rows(table.rows)} rows or more (an identifier?)"
-        )
+        identifier = len(counts) >= MIN_DISTINCT * (~absent).sum() and max(map(len, column.labels)) <= MAX_LENGTH
+        reason = f"{len(counts):,} different texts in {table.rows:,} rows" + (": an identifier?" if identifier else "")
+        return None, ColumnUse(name, reason, left_out=True, identifier=identifier, remarkable=True)
     others = len(counts) - len(kept)
-    note = f"column {name!r}: {others:,} rare categories count as other" if others else ""
-    return CategoricalRule(name, tuple(column.labels[index] for index in kept), bool(others), absent), note
+    summary = f"{len(kept):,} categories" + (f", {others:,} rare categories count as other" if others else "")
+    use = ColumnUse(name, summary + _note_missing(absent), remarkable=bool(others))
+    return CategoricalRule(name, tuple(column.labels[index] for index in kept), bool(others), bool(absent.any())), use

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from taskloss.tables.errors import TableError
-from taskloss.tables.numbers import MICROSECONDS_PER_DAY
 from taskloss.tables.text import join_chunks, name_columns
+
+MICROSECONDS_PER_DAY, MICROSECONDS_PER_HOUR = 86_400e6, 3_600e6
 
 
 def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str]]:
@@ -36,7 +37,7 @@ def _convert(data: pa.ChunkedArray, name: str, source: str) -> pa.Array | None:
     if pa.types.is_dictionary(kind):
         kind, data = kind.value_type, data.cast(kind.value_type)
     if pa.types.is_temporal(kind):
-        return _days(data, kind)
+        return _temporal(data, kind)
     if pa.types.is_null(kind):
         return pa.nulls(len(data), pa.float64())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
@@ -47,12 +48,18 @@ def _convert(data: pa.ChunkedArray, name: str, source: str) -> pa.Array | None:
     return None
 
 
-def _days(data: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | None:
-    """Return dates and timestamps as days since 1970; None for durations and times of day."""
-    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+def _temporal(data: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | None:
+    """Return dates and timestamps as days since 1970, times of day and durations as hours; None for calendar intervals."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        unit, data = MICROSECONDS_PER_DAY, data.cast(pa.timestamp("us"), safe=False)
+    elif pa.types.is_time(kind) or pa.types.is_duration(kind):
+        unit, data = (
+            MICROSECONDS_PER_HOUR,
+            data.cast(pa.time64("us") if pa.types.is_time(kind) else pa.duration("us"), safe=False),
+        )
+    else:
         return None
-    moments = data.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    return pa.array(moments.to_numpy().astype(np.float64) / MICROSECONDS_PER_DAY, from_pandas=True)
+    return pa.array(data.cast(pa.int64()).to_numpy().astype(np.float64) / unit, from_pandas=True)
 
 
 def _join(data: pa.ChunkedArray, name: str, source: str) -> pa.Array:

@@ -14,6 +14,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from taskloss import _checks
+from taskloss.tables.dates import DAY_FIRST, MONTH_FIRST
 from taskloss.tables.errors import TableError
 from taskloss.tables.parquet import read_parquet
 from taskloss.tables.svmlight import read_svmlight
@@ -37,7 +38,14 @@ PEEK = 8192
 """Number of bytes from which the format and the encoding are guessed."""
 
 
-def read_table(path: str | Path, *, form: str | None = None, encoding: str | None = None, missing: Iterable[str] = ()) -> Table:
+def read_table(
+    path: str | Path,
+    *,
+    form: str | None = None,
+    encoding: str | None = None,
+    missing: Iterable[str] = (),
+    dates: str | None = None,
+) -> Table:
     """Read a CSV, TSV, Parquet or svmlight file, plain or gzipped.
 
     Args:
@@ -45,6 +53,8 @@ def read_table(path: str | Path, *, form: str | None = None, encoding: str | Non
         form: ``"csv"``, ``"tsv"``, ``"parquet"`` or ``"svmlight"``; by default it is guessed from the name and the first bytes.
         encoding: encoding of a text file; by default that of its byte order mark, or UTF-8.
         missing: cells that stand for a missing value, besides the usual ones (``NA``, ``null``, ``?`` ...).
+        dates: ``"day-first"`` or ``"month-first"``, the meaning of dates such as 01/02/2023 in columns that do not decide it; by
+            default such a column is an error.
 
     Raises:
         TableError: if the file cannot be used; the message names the row and the column.
@@ -52,6 +62,8 @@ def read_table(path: str | Path, *, form: str | None = None, encoding: str | Non
     path = Path(path)
     if form is not None:
         _checks.check_choice("form", form, FORMATS)
+    if dates is not None:
+        _checks.check_choice("dates", dates, (DAY_FIRST, MONTH_FIRST))
     if encoding is not None:
         _check_encoding(encoding)
     try:
@@ -62,7 +74,7 @@ def read_table(path: str | Path, *, form: str | None = None, encoding: str | Non
         raise TableError(f"{path.name} is damaged: its compressed data cannot be read ({error})") from error
     except MemoryError as error:
         raise TableError(f"{path.name} does not fit into memory; take a sample of its rows") from error
-    table = Table(path.name, columns, tuple(notices), MISSING | frozenset(missing))
+    table = Table(path.name, columns, tuple(notices), MISSING | frozenset(missing), dates)
     if table.rows == 0:
         raise TableError(f"{path.name} holds no rows; expected one row per sample" + (" below the header" if columns else ""))
     return table

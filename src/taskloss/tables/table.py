@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taskloss.tables.dates import DAY_FIRST, MONTH_FIRST, parse_date, spell_date
 from taskloss.tables.errors import TableError, shorten
-from taskloss.tables.numbers import NumberStyle, find_style
+from taskloss.tables.numbers import AMBIGUOUS, NumberStyle, find_style
 
 MISSING = frozenset(
     {"", "?", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "na", "nan", "null"}
@@ -63,6 +64,8 @@ class Table:
     """Notices about what the reader did on its own."""
     missing: frozenset[str] = MISSING
     """Cells that stand for a missing value."""
+    dates: str | None = None
+    """``"day-first"`` or ``"month-first"``, for columns of dates that do not decide it; None raises an error that asks."""
 
     @property
     def rows(self) -> int:
@@ -80,12 +83,12 @@ class Table:
         for name in names:
             self.column(name)
         kept = {name: column for name, column in self.columns.items() if name not in names}
-        return Table(self.source, kept, self.notices, self.missing)
+        return replace(self, columns=kept)
 
     def take(self, rows: np.ndarray) -> Table:
         """Return the rows of these indices."""
         index = pa.array(rows)
-        return Table(self.source, {name: column.take(index) for name, column in self.columns.items()}, self.notices, self.missing)
+        return replace(self, columns={name: column.take(index) for name, column in self.columns.items()})
 
     def with_nulls(self, name: str) -> pa.Array:
         """Return a column of text with nulls in place of missing values; a column of numbers is returned unchanged."""
@@ -105,8 +108,13 @@ class Table:
         cells = column.drop_null().value_counts()
         labels, counts = cells.field("values").to_pylist(), cells.field("counts").to_numpy()
         style, example = find_style(labels)
+        ambiguous = style.date == AMBIGUOUS
+        if ambiguous:
+            style = NumberStyle(date=self.dates or DAY_FIRST)
         wrong = np.array([style.parse(label) is None for label in labels])
         numeric_share = float(counts[~wrong].sum()) / float(counts.sum())
+        if ambiguous and self.dates is None and numeric_share >= MOSTLY_NUMBERS:
+            self._ask_for_order(name, example)
         if numeric_share == 1:
             return Kind(numeric=True, style=style, note=style.describe(example))
         if numeric_share >= MOSTLY_NUMBERS:
@@ -152,6 +160,14 @@ class Table:
         lookup = np.array([*parsed, np.nan], dtype=np.float64)
         values: np.ndarray = lookup[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
         return values
+
+    def _ask_for_order(self, name: str, example: str) -> None:
+        readings = (parse_date(example, order) for order in (DAY_FIRST, MONTH_FIRST))
+        spelled = " or ".join(spell_date(days) for days in readings if days is not None)
+        raise TableError(
+            f"column {name!r} of {self.source} holds dates like {shorten(example)}, which is {spelled}, and no cell decides it. "
+            f"Give --dates {DAY_FIRST} or --dates {MONTH_FIRST}, or leave the column out with --drop {shorten(name)}"
+        )
 
     def _refuse_text(self, name: str, label: str, cells: int) -> None:
         row = pc.index(self.column(name), pa.scalar(label, pa.string())).as_py() + 1
