@@ -27,6 +27,7 @@ LAYERS = [
     "direct",
     "functional",
     "retrieval",
+    "_public",
     "lp",
     "precompile",
     "thresholds",
@@ -95,6 +96,12 @@ def test_kernels_know_no_torch_and_the_losses_no_task():
 
 def test_import_is_light():
     heavy = ["sklearn", "pandas", "matplotlib", "scipy.stats", "typer", "rich", "lightgbm", "xgboost", "torch._dynamo"]
-    program = f"import sys, torch; known = set(sys.modules); import taskloss; print({{*{heavy}}} & (set(sys.modules) - known))"
+    program = f"import sys, torch; known = set(sys.modules); import taskloss; taskloss.DirectLoss; print({{*{heavy}}} & (set(sys.modules) - known))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
+
+
+def test_import_without_use_loads_nothing():
+    program = "import sys, taskloss; print({'torch', 'numba', 'numpy', 'scipy'} & set(sys.modules)); taskloss.ROCAUC()"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"

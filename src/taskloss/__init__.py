@@ -7,39 +7,32 @@
 >>> loss.item()
 0.5
 >>> loss.backward()
+
+Importing torch takes seconds, so the library is loaded when its first name is used: commands that need none of it answer at once.
 """
 
 import importlib
-from types import ModuleType
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
-from taskloss import functional, metrics, retrieval, solvers, tasks
-from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
-from taskloss.tasks import Task, register
-from taskloss.tasks.catalog import *  # noqa: F403  # The names of the tasks are listed there, once.
+if TYPE_CHECKING:
+    from taskloss._public import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-_LAZY = ("boosting", "estimators", "lp", "thresholds")
 
-__all__ = [
-    "DirectLoss",
-    "PerceptronLoss",
-    "StructuredHingeLoss",
-    "Task",
-    "__version__",
-    "functional",
-    "metrics",
-    "register",
-    "retrieval",
-    "solvers",
-    "tasks",
-]
-__all__ += tasks.catalog.__all__
-__all__ += _LAZY
-
-
-def __getattr__(name: str) -> ModuleType:
-    """Load the parts that cost time to import when they are first used."""
-    if name in _LAZY:
+def __getattr__(name: str) -> Any:
+    """Load a module when it is first used, or all the public names when the first of them is."""
+    if not name.startswith("__") and importlib.util.find_spec(f"taskloss.{name}") is not None:
         return importlib.import_module(f"taskloss.{name}")
+    if not name.startswith("__") or name == "__all__":
+        public = importlib.import_module("taskloss._public")
+        globals().update({known: getattr(public, known) for known in public.__all__})
+        globals()["__all__"] = [*public.__all__, "boosting", "estimators", "lp", "thresholds", "__version__"]
+        if name in globals():
+            return globals()[name]
     raise AttributeError(f"module 'taskloss' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

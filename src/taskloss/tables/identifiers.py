@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from scipy.stats import poisson
+from scipy.special import pdtr
 
 MIN_ROWS = 10
 """Tables with fewer rows are too small to recognize identifiers in."""
@@ -40,7 +40,8 @@ def why_identifier(name: str, values: np.ndarray) -> str:
     counts = np.unique(values, return_counts=True)[1].astype(np.float64)
     equal_pairs = float((counts * (counts - 1)).sum()) / 2
     expected_pairs = rows * (rows - 1) / 2 / (high - low + 1)
-    if poisson.cdf(equal_pairs, expected_pairs) < MAX_PROBABILITY:
+    # Equal pairs are rare and nearly independent: their number has a Poisson distribution.
+    if pdtr(equal_pairs, expected_pairs) < MAX_PROBABILITY:
         return f"an identifier, whole numbers from {low:.12g} to {high:.12g}"
     if names_identifier(name) and len(counts) >= MIN_DISTINCT * rows:
         return f"an identifier by its name, {'' if len(counts) == rows else 'nearly '}all different"

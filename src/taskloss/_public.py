@@ -1,0 +1,20 @@
+"""The public names of the library; the package loads this module when the first of them is used."""
+
+from taskloss import functional, metrics, retrieval, solvers, tasks
+from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
+from taskloss.tasks import Task, register
+from taskloss.tasks.catalog import *  # noqa: F403  # The names of the tasks are listed there, once.
+
+__all__ = [
+    "DirectLoss",
+    "PerceptronLoss",
+    "StructuredHingeLoss",
+    "Task",
+    "functional",
+    "metrics",
+    "register",
+    "retrieval",
+    "solvers",
+    "tasks",
+]
+__all__ += tasks.catalog.__all__
