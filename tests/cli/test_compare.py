@@ -53,7 +53,7 @@ def test_table_shows_the_results(finished):
     assert record["summary"]["verdict"] in " ".join(text.split())
     for words in (
         "label is fraud",
-        "'id' is left out: it counts the rows",
+        "id left out: it counts the rows",
         "an identifier?",
         "is read as",
         "corrected resampled",
@@ -264,7 +264,7 @@ def test_sample_of_a_large_file(tmp_path: Path):
         (["--target", "branch"], 3, "3 different labels"),
         (["--positive", "maybe"], 3, "has no label 'maybe'"),
         (["--group", "label"], 2, "name the same column"),
-        (["--ignore", "nothing"], 3, "has no column 'nothing'"),
+        (["--drop", "nothing"], 3, "has no column 'nothing'"),
         (["--categorical", "nothing"], 3, "has no column 'nothing'"),
         (["--encoding", "klingon"], 3, "no encoding is called"),
     ],

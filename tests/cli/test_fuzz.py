@@ -114,7 +114,7 @@ def test_odd_files(folder, untrained, content, name, command):
 def test_tiny_tables_train_or_say_why(folder, rows):
     path = folder / "tiny.csv"
     path.write_text("y,a,b\n" + "".join(",".join(row) + "\n" for row in rows))
-    check(invoke("train", path, "--target", "y", "--iterations", "2", "--output", folder / "out"))
+    check(invoke("train", path, "--target", "y", "--iterations", "2", "--output", folder / "out", "--force"))
 
 
 @FEW_EXAMPLES

@@ -44,7 +44,7 @@ def test_tasks_lists_all():
     for row in rows:
         assert row["name"] in text
         assert row["summary"]
-        assert row["for"] in ("two classes and queries", "two classes", "queries", "Python code only")
+        assert row["for"] in ("classes and queries", "classes", "several classes", "queries", "Python code only")
     assert {row["name"]: row["settings"] for row in rows}["recall_at_fpr"] == "fpr=0.05"
 
 

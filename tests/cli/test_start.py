@@ -32,14 +32,34 @@ def test_missing_extra_is_one_clear_line(module, tmp_path: Path):
     assert result.stdout == ""
 
 
+SLOW = "{'torch', 'numba', 'scipy', 'sklearn', 'pyarrow', 'lightgbm'} & set(sys.modules)"
+
+
 def test_help_is_quick():
     """Importing the application, as for --help, loads none of the slow packages."""
-    program = "import sys\nfrom taskloss.cli.app import app\nprint({'sklearn', 'pyarrow', 'lightgbm'} & set(sys.modules))"
+    program = f"import sys\nfrom taskloss.cli.app import app\nprint({SLOW})"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "none.csv", "--target", "y"),
+        ("compare", "none.csv"),
+        ("predict", "no-model", "none.csv"),
+        ("report", "none.json"),
+    ],
+)
+def test_missing_file_is_named_before_anything_slow_is_loaded(arguments, tmp_path: Path):
+    program = f"import sys, atexit\natexit.register(lambda: print({SLOW}))\nfrom taskloss.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 3
+    assert "none" in result.stderr or "no-model" in result.stderr
+    assert result.stdout.strip() == "set()"
+
+
 def test_other_import_errors_are_not_hidden():
-    result = run_without("taskloss.direct", "--version")
+    result = run_without("taskloss.tasks", "tasks")
     assert result.returncode == 1
     assert "Traceback" in result.stderr

@@ -14,7 +14,7 @@ import typer
 
 from taskloss import datasets
 from taskloss.cli import options
-from taskloss.cli.errors import exit_on_error
+from taskloss.cli.errors import check_readable, exit_on_error
 from taskloss.cli.method_table import ALL_METHODS, BASELINE, CONTENDER
 from taskloss.cli.progress import progress_bar
 from taskloss.cli.provenance import command_line, resume_hint, versions
@@ -86,7 +86,8 @@ def compare(
     Prints a table, and writes an HTML report and the results as JSON. Without DATA, a bundled data set is used.
     """
     with exit_on_error(resume_hint(context)), ExitStack() as stack:
-        # scikit-learn and pyarrow take a second to load: too long for --help.
+        check_readable(data)
+        # These take seconds to load: too long for --help and for a file that does not exist.
         from taskloss.cli.columns import print_columns
         from taskloss.cli.data import DataOptions, load_samples
         from taskloss.cli.journal import Journal

@@ -10,7 +10,7 @@ import numpy as np
 
 from taskloss.cli.errors import usage_error
 from taskloss.report import DataCard, Feature
-from taskloss.tables import BinaryTarget, Table, TableEncoder, TableError, binary_target, graded_target, read_table
+from taskloss.tables import BinaryTarget, Table, TableEncoder, TableError, binary_target, class_target, graded_target, read_table
 from taskloss.tables.dates import DAY_FIRST, MONTH_FIRST
 from taskloss.tables.encoder import ColumnUse, NumericRule
 from taskloss.tables.read import FORMATS
@@ -75,14 +75,16 @@ class TableSamples:
     encoder: TableEncoder
     """The encoder fitted to all rows."""
     target: np.ndarray
-    """0/1, or grades where there are queries; shape ``(rows,)``, int64."""
+    """0/1, the index of one of several classes, or grades where there are queries; shape ``(rows,)``, int64."""
     groups: np.ndarray | None
     """The query of each row, numbered from 0; shape ``(rows,)``, int64. None for two classes."""
     card: DataCard
     target_name: str
     group_name: str | None
     labels: BinaryTarget | None
-    """The labels of the two classes; None for queries."""
+    """The labels of the two classes; None for queries and several classes."""
+    classes: tuple[str, ...]
+    """The labels of several classes, which ``target`` then indexes; empty for two classes and queries."""
     uses: tuple[ColumnUse, ...]
     """What was done with each column of the file."""
 
@@ -96,20 +98,25 @@ class TableSamples:
         return self.encoder.refit(self.table.take(fitted_on)).encode(self.table)
 
 
-def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int = 0) -> TableSamples:
+def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int = 0, several: bool = False) -> TableSamples:
     """Read a file, separate target and queries from the features, and find out which features are numbers or categories.
 
     Args:
         options: the file and how to read it.
         max_rows: size of a random sample to take from a larger file; None takes all rows.
         seed: seed of that sample.
+        several: whether a target with more than two labels is one of several classes; else it is an error.
     """
     table = options.read()
     target_name, group_name = options.target_in(table), options.group_in(table)
     if group_name == target_name:
         raise usage_error(f"--target and --group name the same column, {target_name!r}")
-    binary = None
-    if group_name is None:
+    binary: BinaryTarget | None = None
+    classes: tuple[str, ...] = ()
+    if several and group_name is None and options.positive is None and len(table.categories(target_name).labels) > 2:
+        found = class_target(table, target_name)
+        target, rows, target_notices, classes = found.index, found.rows, found.notices, found.classes
+    elif group_name is None:
         binary = binary_target(table, target_name, options.positive)
         target, rows, target_notices = binary.labels, binary.rows, binary.notices
     else:
@@ -138,13 +145,13 @@ def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int
         samples=table.rows,
         positives=int((target > 0).sum()),
         target=target_name,
-        positive=binary.positive if binary else "relevance above 0",
+        positive=binary.positive if binary else f"one of {len(classes)} classes" if classes else "relevance above 0",
         features=tuple(_describe(table, encoder)),
         notices=tuple(notices),
         groups=0 if groups is None else int(groups.max()) + 1,
     )
     labels = replace(binary, labels=target, rows=rows) if binary else None
-    return TableSamples(table, encoder, target, groups, card, target_name, group_name, labels, uses)
+    return TableSamples(table, encoder, target, groups, card, target_name, group_name, labels, classes, uses)
 
 
 def _set_aside(options: DataOptions, target: str, group: str | None) -> dict[str, ColumnUse]:

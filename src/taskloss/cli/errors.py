@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
@@ -38,21 +42,44 @@ def exit_on_error(resume_hint: str = "") -> Iterator[None]:
 
     ``resume_hint`` is added to the message after Ctrl-C and says how to continue.
     """
-    from taskloss.tables import TableError  # loads pyarrow: too slow for --help
-
     try:
         yield
     except CommandError as error:
         _exit(str(error), error.code)
-    except TableError as error:
+    except ValueError as error:
+        # Only a loaded module can have raised its error, and loading pyarrow just to compare types would take too long.
+        tables = sys.modules.get("taskloss.tables")
+        if tables is None or not isinstance(error, tables.TableError):
+            raise
         _exit(str(error), BAD_DATA)
     except KeyboardInterrupt:
         _exit(f"interrupted. {resume_hint}".strip(), INTERRUPTED)
     except MemoryError:
-        _exit("out of memory; use fewer rows with --max-rows", FAILED)
+        _exit("out of memory; use a file with fewer rows", FAILED)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         _exit(f"{name}{error.strerror or error}", FAILED)
+
+
+def check_readable(*paths: Path | None) -> None:
+    """Raise if a file does not exist or cannot be read; commands ask this first, before they load anything slow."""
+    for path in paths:
+        if path is None:
+            continue
+        try:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            path.stat()
+            if not os.access(path, os.R_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except (OSError, ValueError) as error:  # A path with a zero byte is a ValueError.
+            raise CommandError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", BAD_DATA) from error
+
+
+def check_new(path: Path, *, force: bool) -> None:
+    """Raise if a file that the command would write exists already."""
+    if not force and os.path.lexists(path):
+        raise CommandError(f"{path} exists already; give --force to overwrite it, or another --output")
 
 
 def _exit(message: str, code: int) -> None:

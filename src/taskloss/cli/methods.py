@@ -14,7 +14,9 @@ from taskloss.cli.method_result import MethodResult
 from taskloss.cli.method_table import ALL_METHODS, BASELINE, BOOSTING_METHODS, CONTENDER
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
+from taskloss.cli.time_left import TrainingClock
 from taskloss.estimators import LOSSES_BY_METHOD, TaskLossClassifier, TaskLossRanker
+from taskloss.estimators.problem import Problem
 from taskloss.training import Progress
 
 
@@ -103,7 +105,7 @@ def _fit_network(
 ) -> MethodResult:
     queries = training.groups is not None
     estimator = build_estimator(method.name, metric, queries=queries, random_state=seed, **method.settings)
-    estimator.set_params(callback=progress_callback(estimator, on_progress))
+    estimator.set_params(callback=progress_callback(estimator, lambda share, left: on_progress(share), metric))
     fit_estimator(estimator, training, metric)
     validation_metric = mean_curve([result.metrics for result in estimator.history_])
     best_step = round(float(np.mean([result.best_iteration for result in estimator.history_])))
@@ -126,13 +128,13 @@ def fit_estimator(estimator: Any, samples: Subset, metric: Metric) -> None:
         estimator.fit(samples.features, metric.relevance(samples.target), groups=samples.groups)
 
 
-def progress_callback(estimator: Any, on_progress: Callable[[float], None]) -> Callable[[int, Progress], None]:
-    """Return a callback for the estimator that passes on a lower bound of the share of the training that is done."""
-
-    def callback(member: int, progress: Progress) -> None:
-        on_progress(min(1.0, (member + min(1.0, progress.iteration / estimator.max_iter)) / estimator.members))
-
-    return callback
+def progress_callback(
+    estimator: Any, on_progress: Callable[[float, float | None], None], metric: Metric
+) -> Callable[[int, Progress], None]:
+    """Return a callback for the estimator that passes on the share of the training that is done, and the seconds left."""
+    warm_up = Problem(metric.task, estimator.method, estimator.epsilon).needs_warm_up
+    clock = TrainingClock(estimator.members, estimator.max_iter, warm_up=warm_up)
+    return lambda member, progress: on_progress(*clock.update(member, progress.iteration))
 
 
 def mean_curve(curves: list[tuple[float, ...]]) -> list[float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +13,45 @@ import torch
 
 from taskloss.cli.errors import usage_error
 from taskloss.direct import DirectLoss
+from taskloss.tasks import MultiClass
 from taskloss.tasks.registry import registered
 from taskloss.tasks.task import Task
 
 CLASSIFICATION_KINDS = ("binary", "labels")
 """Target kinds (:attr:`Task.target_kind`) that a classifier can be trained on."""
+SEVERAL_CLASSES_KINDS = ("binary", "labels", "class")
+"""Target kinds that a classifier of several classes can be trained on; the first two are means over the classes."""
 QUERY_KINDS = ("binary", "graded")
 """Target kinds that a ranker of queries can be trained on."""
+USUAL_NAMES = {
+    "accuracy": "zero_one",
+    "acc": "zero_one",
+    "error": "zero_one",
+    "auc": "roc_auc",
+    "auroc": "roc_auc",
+    "rocauc": "roc_auc",
+    "ap": "average_precision",
+    "map": "average_precision",
+    "aucpr": "average_precision",
+    "auprc": "average_precision",
+    "prauc": "average_precision",
+    "f1": "f_score",
+    "f1score": "f_score",
+    "fbeta": "f_score",
+    "f2": "f_score:beta=2",
+    "iou": "jaccard",
+    "matthews": "mcc",
+    "balancedaccuracy": "balanced_error",
+    "bac": "balanced_error",
+    "gmean": "g_mean",
+    "mrr": "reciprocal_rank",
+    "precision": "precision_at_recall",
+    "recall": "recall_at_precision",
+    "sensitivity": "recall_at_fpr",
+    "tpr": "recall_at_fpr",
+    "topk": "top_k_error",
+}
+"""Names that other libraries and people use, in small letters and without marks."""
 DEFAULT, DEFAULT_FOR_QUERIES = "average_precision", "graded_ndcg"
 
 
@@ -28,6 +62,8 @@ class Metric:
     text: str
     """Name and settings as on the command line: ``recall_at_fpr:fpr=0.01``."""
     task: Task
+    classes: int = 2
+    """Number of classes; with more than two, a metric of two classes is its mean over the classes, each against the rest."""
 
     @property
     def label(self) -> str:
@@ -37,6 +73,10 @@ class Metric:
         'recall at FPR (fpr 0.01)'
         """
         label, settings = self.task.label, self.text.partition(":")[2]
+        if isinstance(self.task, MultiClass) and self.task.cost is None:
+            label = "accuracy"
+        elif self.classes > 2 and self.task.target_kind != "class":
+            label = f"mean {label}"
         return f"{label} ({settings.replace(',', ', ').replace('=', ' ')})" if settings else label
 
     @property
@@ -50,12 +90,23 @@ class Metric:
 
     def value(self, scores: np.ndarray, target: np.ndarray, groups: np.ndarray | None = None) -> float:
         """Return the metric, higher is better; a score above 0 counts as a positive decision."""
+        if self.classes > 2:
+            return self._value_of_classes(np.asarray(scores, np.float64), target)
         options = {} if groups is None else {"groups": torch.as_tensor(groups)}
         relevance = torch.as_tensor(self.relevance(target))
         return 1.0 - float(DirectLoss(self.task)(torch.as_tensor(np.asarray(scores, np.float64)), relevance, **options))
 
+    def _value_of_classes(self, scores: np.ndarray, target: np.ndarray) -> float:
+        """Return the metric of scores ``(n, K)`` and class indices ``(n,)``; the class with the highest score is predicted."""
+        truth = torch.as_tensor(target)
+        if self.task.target_kind != "class":
+            truth = torch.nn.functional.one_hot(truth, self.classes)
+        if self.judges_decisions:
+            scores = 2.0 * np.eye(self.classes)[scores.argmax(1)] - 1.0
+        return 1.0 - float(DirectLoss(self.task)(torch.as_tensor(scores), truth))
 
-def parse_metric(text: str | None, *, queries: bool = False) -> Metric:
+
+def parse_metric(text: str | None, *, queries: bool = False, classes: int = 2) -> Metric:
     """Return the metric with this name and these settings; raise if it does not exist or does not suit the data.
 
     >>> parse_metric("precision_at_k:k=20").task
@@ -63,16 +114,33 @@ def parse_metric(text: str | None, *, queries: bool = False) -> Metric:
     """
     text = text if text is not None else DEFAULT_FOR_QUERIES if queries else DEFAULT
     name, _, settings = text.partition(":")
-    kinds = QUERY_KINDS if queries else CLASSIFICATION_KINDS
+    kinds = QUERY_KINDS if queries else SEVERAL_CLASSES_KINDS if classes > 2 else CLASSIFICATION_KINDS
     suitable = {known: cls for known, cls in registered().items() if cls.target_kind in kinds}
     if name not in suitable:
-        data = "rankings of queries" if queries else "two classes"
-        raise usage_error(f"--metric {name!r} is not known for {data}; expected one of {', '.join(suitable)}")
+        data = "rankings of queries" if queries else "several classes" if classes > 2 else "two classes"
+        raise usage_error(f"--metric {name!r} is not known for {data}{_suggest(name, list(suitable), classes)}")
     try:
-        return Metric(text, suitable[name](**_parse_settings(settings)))
+        return Metric(text, suitable[name](**_parse_settings(settings)), classes)
     except (TypeError, ValueError) as error:
         known = ", ".join(inspect.signature(suitable[name]).parameters)
         raise usage_error(f"--metric {text!r}: {error}. Its settings are {known}") from error
+
+
+def _suggest(name: str, suitable: list[str], classes: int) -> str:
+    """Return the end of the message about an unknown metric: the name that was probably meant, or all of them.
+
+    >>> _suggest("AUC", ["f_score", "roc_auc"], 2)
+    '; did you mean roc_auc?'
+    """
+    usual = re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("score") or name
+    meant = USUAL_NAMES.get(usual)
+    if meant == "zero_one" and classes > 2:
+        meant = "multi_class"
+    close = [meant] if meant and meant.partition(":")[0] in suitable else difflib.get_close_matches(name.lower(), suitable, n=2)
+    if not close:
+        return f"; expected one of {', '.join(suitable)}"
+    remark = " (its value is the accuracy)" if close[0] in ("zero_one", "multi_class") else ""
+    return f"; did you mean {' or '.join(close)}?{remark}"
 
 
 def _parse_settings(text: str) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from typing import Any
 from taskloss._storage import replace_file
 from taskloss.cli.errors import BAD_DATA, CommandError
 from taskloss.cli.metric import Metric, parse_metric
+from taskloss.cli.model_files import CHECKPOINT, FACTS, WEIGHTS
 from taskloss.estimators import TaskLossClassifier, TaskLossRanker
 from taskloss.report.files import restore
 from taskloss.tables import TableEncoder
 
-WEIGHTS, FACTS, CHECKPOINT = "model.safetensors", "model.json", "checkpoint"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,22 @@ class Facts:
     target: str
     """The name of the target column."""
     positive: str
-    """The label of the positive class; empty for queries."""
+    """The label of the positive class; empty for queries and several classes."""
     negative: tuple[str, ...]
-    """The labels of the negative class; empty for queries."""
+    """The labels of the negative class; empty for queries and several classes."""
+    classes: tuple[str, ...]
+    """The labels of several classes; empty for two classes and queries."""
     group: str | None
-    """The name of the column of query ids; None for two classes."""
+    """The name of the column of query ids; None without queries."""
+    ids: tuple[str, ...]
+    """Names of columns that identify the rows; predictions copy those that a file has."""
     missing: tuple[str, ...]
     """Texts that mark a missing value, besides the usual ones."""
     samples: int
     positives: int
     seed: int
+    held_out: float | None
+    """The metric on held-out training rows, the mean over the networks; None if there were too few rows to hold any out."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Model:
     @property
     def metric(self) -> Metric:
         """The metric that the model was trained for."""
-        return parse_metric(self.facts.metric, queries=self.facts.group is not None)
+        return parse_metric(self.facts.metric, queries=self.facts.group is not None, classes=len(self.facts.classes) or 2)
 
     def save(self, folder: Path) -> list[Path]:
         """Write the two files; the JSON holds a digest of the weights, so that files of different models are noticed."""

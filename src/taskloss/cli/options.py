@@ -34,6 +34,7 @@ Group = Annotated[
     str | None, typer.Option(help="Column of query ids: the rows of each query are ranked.", show_default="in svmlight: qid")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in the same output folder.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an output that exists already.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON; messages go to the error stream.")]
 
 Seed = Annotated[

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
-from taskloss.cli.errors import CommandError, exit_on_error, usage_error
+from taskloss.cli.errors import BAD_DATA, CommandError, check_new, check_readable, exit_on_error, usage_error
+from taskloss.cli.model_files import CHECKPOINT, FACTS
+from taskloss.cli.output_file import as_text, check_output_name, write_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 REQUIREMENT = "Requirement (with --held-out)"
 
 ModelFolder = Annotated[Path, typer.Argument(help="Folder that taskloss train wrote.", show_default=False)]
-Output = Annotated[Path | None, typer.Option(help="CSV file for the predictions.", show_default="standard output")]
+Output = Annotated[
+    Path | None,
+    typer.Option(help="File for the predictions: .csv, .tsv, .parquet, or .csv.gz.", show_default="standard output, as CSV"),
+]
 Threshold = Annotated[
     float | None, typer.Option(help="Predict positive above this score.", show_default="0, the threshold of the training")
 ]
@@ -48,6 +51,7 @@ def predict(
     model: ModelFolder,
     data: options.Data,
     output: Output = None,
+    force: options.Force = False,
     threshold: Threshold = None,
     held_out: HeldOut = None,
     precision: Precision = None,
@@ -55,36 +59,40 @@ def predict(
     fpr: FalsePositiveRate = None,
     budget: Budget = None,
     confidence: Confidence = 0.95,
+    missing: options.Missing = None,
     form: options.Format = None,
     encoding: options.Encoding = None,
     as_json: options.Json = False,
 ) -> None:
-    """Predict the rows of a file with a trained model, as CSV.
+    """Predict the rows of a file with a trained model.
 
-    The columns are row, score, probability and prediction; for queries they are row, query and score.
+    The columns are row, the identifiers of the file, score, probability and prediction; for several classes prediction and one
+    probability per class, for queries query and score.
 
     If no threshold can guarantee the requirement, the command says why and ends with exit code 1.
     """
     with exit_on_error():
         rates = {"precision": precision, "recall": recall, "fpr": fpr, "budget": budget}
         requirement = _requirement(rates, threshold, held_out, confidence)
-        # scikit-learn and pyarrow take a second to load: too long for --help.
+        _check_files(model, data, held_out, output, force=force)
+        # These take seconds to load: too long for --help and for the checks above.
         from taskloss.cli.data import DataOptions
         from taskloss.cli.models import Model
 
         loaded = Model.load(model)
-        if loaded.facts.group is not None and (requirement or threshold is not None):
-            raise usage_error("a model of queries ranks and makes no decisions: leave out the threshold and the requirement")
+        if requirement or threshold is not None:
+            _refuse_thresholds(loaded)
+        marks = (*loaded.facts.missing, *(missing or ()))
         point = None
         if requirement is not None and held_out is not None:
-            point = _operating_point(
-                loaded, DataOptions(held_out, missing=loaded.facts.missing, encoding=encoding), *requirement, confidence
-            )
-        table = DataOptions(data, missing=loaded.facts.missing, form=form, encoding=encoding).read()
+            point = _operating_point(loaded, DataOptions(held_out, missing=marks, encoding=encoding), *requirement, confidence)
+        table = DataOptions(data, missing=marks, form=form, encoding=encoding).read()
         chosen = point.threshold if point else threshold or 0.0
-        columns = _columns(loaded, table, chosen)
-        summary = {"rows": table.rows, **_evaluate(loaded, table, columns["score"], chosen), **_describe(point)}
-        _write(columns, summary, output, as_json=as_json)
+        columns, scores = _predictions(loaded, table, chosen)
+        summary = {"rows": table.rows, **_evaluate(loaded, table, scores, chosen)}
+        if not (loaded.facts.group or loaded.facts.classes):
+            summary |= _describe_cut(loaded, scores, chosen, point, given=threshold is not None)
+        _write(_identifiers(loaded, table, columns) | columns, summary, output, as_json=as_json)
 
 
 def _requirement(
@@ -100,6 +108,29 @@ def _requirement(
         if not 0 < value < 1:
             raise usage_error(f"--{name} must be above 0 and below 1, got {value:g}")
     return given[0] if given else None
+
+
+def _check_files(model: Path, data: Path, held_out: Path | None, output: Path | None, *, force: bool) -> None:
+    """Raise if a file is missing or would be overwritten, before anything slow is loaded."""
+    if not (model / FACTS).exists():
+        unfinished = (model / CHECKPOINT).exists()
+        advice = "; its training is not finished: run taskloss train again with --resume" if unfinished else ""
+        raise CommandError(f"{model} holds no model of taskloss train{advice}", BAD_DATA)
+    check_readable(data, held_out)
+    if output is not None:
+        check_output_name(output)
+        check_new(output, force=force)
+
+
+def _refuse_thresholds(model: Model) -> None:
+    """Raise if the model has no threshold."""
+    if model.facts.group is not None:
+        raise usage_error("a model of queries ranks and makes no decisions: leave out the threshold and the requirement")
+    if model.facts.classes:
+        raise usage_error(
+            "a model of several classes predicts the most suitable class: leave out the threshold and the requirement, or train "
+            "a model of one class against the others with taskloss train --positive LABEL"
+        )
 
 
 def _operating_point(model: Model, source: DataOptions, name: str, rate: float, confidence: float) -> OperatingPoint:
@@ -120,87 +151,115 @@ def _operating_point(model: Model, source: DataOptions, name: str, rate: float, 
 
 
 def _labels(model: Model, table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the target of a labelled file, 0/1, and the indices of the rows that have one."""
-    from taskloss.tables import TableError, binary_target
+    """Return the target of a labelled file, 0/1 or class indices, and the indices of the rows that have one."""
+    from taskloss.tables import TableError, class_indices
 
-    binary = binary_target(table, model.facts.target, model.facts.positive)
-    unknown = set(binary.negative) - set(model.facts.negative)
-    if unknown:
+    facts = model.facts
+    if facts.classes:
+        return class_indices(table, facts.target, facts.classes)
+    index, rows = class_indices(table, facts.target, (*facts.negative, facts.positive))
+    target = (index == len(facts.negative)).astype(index.dtype)
+    if len(rows) == 0 or target.min() == target.max():
         raise TableError(
-            f"column {model.facts.target!r} of {table.source} holds labels the model has not seen: {sorted(unknown)[:5]}"
+            f"the target, column {facts.target!r} of {table.source}, has one class only; expected {facts.positive!r} and others"
         )
-    return binary.labels, binary.rows
+    return target, rows
 
 
-def _columns(model: Model, table: Table, threshold: float) -> dict[str, Any]:
-    """Return the columns of the predictions by name."""
+def _predictions(model: Model, table: Table, threshold: float) -> tuple[dict[str, Any], np.ndarray]:
+    """Return the columns of the predictions by name, and the scores."""
     import numpy as np
 
+    facts = model.facts
     features = model.encoder.encode(table)
-    rows = np.arange(1, table.rows + 1)
-    if model.facts.group is not None:
-        queries = table.categories(model.facts.group)
+    if facts.group is not None:
+        queries = table.categories(facts.group)
         names = np.array([*queries.labels, ""], dtype=object)[queries.codes]
-        return {"row": rows, "query": names, "score": model.estimator.predict(features)}
+        scores = model.estimator.predict(features)
+        return {"query": names, "score": scores}, scores
     scores = model.estimator.decision_function(features)
-    other = model.facts.negative[0] if len(model.facts.negative) == 1 else f"not {model.facts.positive}"
-    decided = np.where(scores > threshold, model.facts.positive, other)
-    return {"row": rows, "score": scores, "probability": model.estimator.predict_proba(features)[:, 1], "prediction": decided}
+    probabilities = model.estimator.predict_proba(features)
+    if facts.classes:
+        chosen = scores.argmax(1)
+        columns = {"prediction": np.array(facts.classes, dtype=object)[chosen]}
+        return columns | {
+            f"probability {label}": column for label, column in zip(facts.classes, probabilities.T, strict=True)
+        }, scores
+    other = facts.negative[0] if len(facts.negative) == 1 else f"not {facts.positive}"
+    decided = np.where(scores > threshold, facts.positive, other)
+    return {"score": scores, "probability": probabilities[:, 1], "prediction": decided}, scores
+
+
+def _identifiers(model: Model, table: Table, predicted: dict[str, Any]) -> dict[str, Any]:
+    """Return the row numbers, and the columns of identifiers that the file has, by names that the predictions do not use."""
+    columns: dict[str, Any] = {"row": range(1, table.rows + 1)}
+    for name in model.facts.ids:
+        if name in table.columns:
+            taken = name in columns or name in predicted
+            columns[f"{name} (identifier)" if taken else name] = table.cells(name)
+    return columns
 
 
 def _evaluate(model: Model, table: Table, scores: np.ndarray, threshold: float) -> dict[str, Any]:
-    """Return the metric on these rows, or nothing if the file has no target that the model knows."""
+    """Return the metric on these rows, or the reason why it is undefined; nothing if the file has no target."""
     from taskloss.tables import TableError
 
     if model.facts.group is not None or model.facts.target not in table.columns:
         return {}
     try:
         target, rows = _labels(model, table)
-    except TableError:
-        return {}
+    except TableError as error:
+        return {"metric": model.facts.metric, "value": None, "reason": str(error)}
     shift = threshold if model.metric.judges_decisions else 0.0
     return {"metric": model.facts.metric, "value": model.metric.value(scores[rows] - shift, target)}
 
 
-def _describe(point: OperatingPoint | None) -> dict[str, Any]:
-    """Return the entry of the summary about the operating point, if there is one."""
-    if point is None:
-        return {}
-    return {
-        "operating_point": {
+def _describe_cut(
+    model: Model, scores: np.ndarray, threshold: float, point: OperatingPoint | None, *, given: bool
+) -> dict[str, Any]:
+    """Return the entries of the summary about the threshold: its value, where it comes from, and how many rows it flags."""
+    from taskloss.estimators.decisions import describe_rule
+
+    if point is not None:
+        record = {
             "requirement": point.requirement,
             "threshold": point.threshold,
             "confidence": point.confidence,
             "bound": point.bound,
         }
-    }
+        origin, extra = (
+            f"{point.requirement} with {point.confidence:.0%} confidence (bound {point.bound:.4f})",
+            {"operating_point": record},
+        )
+    else:
+        rows = "training rows" if model.facts.held_out is None else "held-out training rows"
+        origin = (
+            "as --threshold says" if given else f"the best for {describe_rule(model.metric.task)} on {rows}, without a guarantee"
+        )
+        extra = {}
+    return {"threshold": threshold, "threshold_origin": origin, "flagged": int((scores > threshold).sum()), **extra}
 
 
 def _write(columns: dict[str, Any], summary: dict[str, Any], output: Path | None, *, as_json: bool) -> None:
     """Write the predictions to ``output`` or standard output, and the summary to the error stream or into the JSON."""
-    from taskloss._storage import replace_file
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    lists = [values.tolist() for values in columns.values()]
-    writer.writerows(zip(*lists, strict=True))
+    lists = {name: values.tolist() if hasattr(values, "tolist") else list(values) for name, values in columns.items()}
     if output is not None:
-        replace_file(output, text.getvalue().encode())
+        write_table(lists, output)
         summary["output"] = str(output)
     elif not as_json:
-        typer.echo(text.getvalue(), nl=False)
+        typer.echo(as_text(lists), nl=False)
     if as_json:
-        records = {} if output is not None else {"predictions": dict(zip(columns, lists, strict=True))}
-        typer.echo(json.dumps({**summary, **records}))
+        typer.echo(json.dumps(summary if output is not None else {**summary, "predictions": lists}))
         return
-    if "value" in summary:
+    if summary.get("value") is not None:
         typer.echo(f"{summary['metric']} on these rows: {100 * summary['value']:.2f}%", err=True)
-    if "operating_point" in summary:
-        chosen = summary["operating_point"]
+    elif "reason" in summary:
+        typer.echo(f"{summary['metric']} is not defined on these rows: {summary['reason']}", err=True)
+    if "threshold" in summary:
+        share = summary["flagged"] / summary["rows"]
         typer.echo(
-            f"threshold {chosen['threshold']:.6g}: {chosen['requirement']} with {chosen['confidence']:.0%} confidence "
-            f"(bound {chosen['bound']:.4f})",
+            f"threshold {summary['threshold']:.6g}: {summary['threshold_origin']}; {summary['flagged']:,} of {summary['rows']:,} "
+            f"rows ({share:.1%}) are above it",
             err=True,
         )
     if output is not None:

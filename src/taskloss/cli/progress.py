@@ -1,26 +1,63 @@
-"""A progress bar on the error stream; it is silent if that is no terminal."""
+"""Progress on the error stream: a bar in a terminal, plain lines now and then elsewhere."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from taskloss.cli.time_left import spell_duration
+
+Report = Callable[[float, str, float | None], None]
+"""Takes the amount done, a description of the current work, and the seconds left, None if they are not known yet."""
+
+FIRST_LINE, NEXT_LINE, LATER_LINE = 5.0, 10.0, 60.0
+"""Seconds before the first line, between the lines of the first minute, and between later ones."""
 
 
 @contextmanager
-def progress_bar(description: str, total: float) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar while the block runs; yield a function that sets the amount done and the description."""
+def progress_bar(description: str, total: float) -> Iterator[Report]:
+    """Show progress while the block runs; yield the function that reports it."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_writer(total)
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=None),
         TaskProgressColumn(),
         TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}", markup=False),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(description, total=total)
-        yield lambda done, current: progress.update(task, completed=done, description=current)
+    with Progress(*columns, console=console, transient=True, expand=True) as progress:
+        task = progress.add_task(description, total=total, left="")
+
+        def report(done: float, current: str, left: float | None = None) -> None:
+            progress.update(task, completed=done, description=current, left=_spell_left(left))
+
+        yield report
+
+
+def _line_writer(total: float, now: Callable[[], float] = time.monotonic) -> Report:
+    """Return a function that writes a line if the last one was some time ago."""
+    start = now()
+    due = start + FIRST_LINE
+
+    def report(done: float, current: str, left: float | None = None) -> None:
+        nonlocal due
+        moment = now()
+        if moment < due:
+            return
+        due = moment + (NEXT_LINE if moment - start < 60 else LATER_LINE)
+        parts = (f"{done / total:.0%}", spell_duration(moment - start), _spell_left(left))
+        # A console of rich would wrap the line at 80 columns.
+        print(f"{current}: {', '.join(filter(None, parts))}", file=Console(stderr=True).file, flush=True)
+
+    return report
+
+
+def _spell_left(left: float | None) -> str:
+    return "" if left is None else f"about {spell_duration(left)} left"

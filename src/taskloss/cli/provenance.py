@@ -10,7 +10,7 @@ import typer
 
 import taskloss
 
-NOT_RECORDED = frozenset({"output", "resume", "jobs", "as_json"})
+NOT_RECORDED = frozenset({"output", "resume", "force", "jobs", "as_json"})
 """Parameters that do not change the results."""
 
 

@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from taskloss.cli.errors import BAD_DATA, CommandError, exit_on_error
+from taskloss.cli.errors import BAD_DATA, CommandError, check_readable, exit_on_error
 
+RESULTS = "results.json"
 Source = Annotated[Path, typer.Argument(help="A results.json, or the folder that holds it.", show_default=False)]
 Output = Annotated[Path | None, typer.Option(help="Folder for the report.", show_default="the folder of the results")]
 
 
 def report(source: Source, output: Output = None) -> None:
     """Write the HTML page of a comparison from its results.json; nothing is trained."""
-    from taskloss.report import read_results, write_report
-    from taskloss.report.files import RESULTS
-
     with exit_on_error():
         path = source / RESULTS if source.is_dir() else source
+        check_readable(path)
+        from taskloss.report import read_results, write_report
+
         try:
             comparison = read_results(path)
         except (OSError, ValueError) as error:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
@@ -20,6 +20,7 @@ from taskloss.cli.method_table import BASELINE, CONTENDER
 from taskloss.cli.methods import Plan
 from taskloss.cli.metric import parse_metric
 from taskloss.cli.splits import Subset, split_samples
+from taskloss.cli.time_left import comparison_seconds_left
 from taskloss.report import Run, describe_curves, describe_thresholds, thin_curve
 
 OTHER_METRICS = ("average_precision", "roc_auc", "f_score")
@@ -31,7 +32,7 @@ RunOrReason = tuple[str, Run | str]
 
 
 def run_comparison(
-    samples: TableSamples, plan: Plan, *, journal: Journal, jobs: int, on_progress: Callable[[float, str], None]
+    samples: TableSamples, plan: Plan, *, journal: Journal, jobs: int, on_progress: Callable[[float, str, float | None], None]
 ) -> tuple[tuple[Run, ...], dict[str, str]]:
     """Train and test every method on every split; return the runs, and the reasons of the methods that failed.
 
@@ -44,7 +45,7 @@ def run_comparison(
         journal: finished runs, those of an interrupted comparison included; new ones are added.
         jobs: number of processes; the results do not depend on it.
         on_progress: called with the number of finished runs (plus the fraction of the one at work, if there is only one
-            process) and a description of the current work.
+            process), a description of the current work, and the seconds left, None while they are not known.
     """
     todo = [
         (method, seed)
@@ -52,14 +53,21 @@ def run_comparison(
         for method in plan.methods
         if journal.find(method, seed) is None
     ]
-    on_progress(len(journal), "Training")
     failed: dict[str, str] = {}
-    if jobs == 1 or len(todo) < 2:
+    jobs = max(1, min(jobs, len(todo)))
+    current_start = time.perf_counter()
+
+    def report(share: float, current: str) -> None:
+        spent = time.perf_counter() - current_start if jobs == 1 else 0.0
+        on_progress(len(journal) + share, current, _seconds_left(plan, journal, failed, jobs, spent))
+
+    report(0.0, "Training")
+    if jobs == 1:
         # Runs of a method that has failed are skipped; the generator reads ``failed`` as it goes.
         remaining = (run for run in todo if run[0] not in failed)
-        results = _run_here(samples, plan, remaining, lambda share, now: on_progress(len(journal) + share, now))
+        results = _run_here(samples, plan, remaining, report)
     else:
-        results = _run_in_processes(samples, plan, todo, min(jobs, len(todo)))
+        results = _run_in_processes(samples, plan, todo, jobs)
     for method, result in results:
         if isinstance(result, Run):
             journal.add(result)
@@ -67,10 +75,21 @@ def run_comparison(
             raise CommandError(f"{method} cannot be trained on these data: {result}", BAD_DATA)
         else:
             failed[method] = result
-        on_progress(len(journal), "Training")
+        current_start = time.perf_counter()
+        report(0.0, "Training")
     seeds = range(plan.seed, plan.seed + plan.splits)
     runs = [journal.find(method, seed) for seed in seeds for method in plan.methods if method not in failed]
     return tuple(run for run in runs if run is not None), failed
+
+
+def _seconds_left(plan: Plan, journal: Journal, failed: Collection[str], jobs: int, spent: float) -> float | None:
+    """Return the seconds that the runs which are not finished take, by the finished runs of the same method."""
+    finished: dict[str, list[float]] = {method: [] for method in plan.methods if method not in failed}
+    for method in finished:
+        runs = (journal.find(method, seed) for seed in range(plan.seed, plan.seed + plan.splits))
+        finished[method] = [run.seconds for run in runs if run is not None]
+    waiting = {method: plan.splits - len(seconds) for method, seconds in finished.items()}
+    return comparison_seconds_left(finished, waiting, jobs, spent)
 
 
 def _run_here(

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import re
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -13,16 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from taskloss.cli import options
-from taskloss.cli.metric import CLASSIFICATION_KINDS, QUERY_KINDS
-from taskloss.tasks.registry import registered
-from taskloss.tasks.task import Task
 
+if TYPE_CHECKING:
+    from taskloss.tasks import Task
+
+USES = {"binary": "classes and queries", "labels": "classes", "class": "several classes", "graded": "queries"}
+"""The data that metrics of each target kind (:attr:`Task.target_kind`) can be trained on."""
 LIBRARY_SETTINGS = {"on_one_class", "zero_division"}
 """Settings for cases that the commands never have; only callers of the library need them."""
 
 
 def tasks(as_json: options.Json = False) -> None:
     """List the metrics to train for, and their settings with default values."""
+    from taskloss.tasks.registry import registered  # This loads torch: too slow for --help.
+
     described = [_describe(name, cls) for name, cls in registered().items()]
     if as_json:
         typer.echo(json.dumps(described, indent=1))
@@ -47,7 +52,11 @@ def _describe(name: str, cls: type[Task]) -> dict[str, str]:
         for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # Every task is a dataclass.
         if field.init and field.name not in LIBRARY_SETTINGS and field.default is not dataclasses.MISSING
     ]
-    uses = [use for use, kinds in (("two classes", CLASSIFICATION_KINDS), ("queries", QUERY_KINDS)) if cls.target_kind in kinds]
     paragraph = (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")
     summary = re.sub(r":\w+:`(\w+)`", r"\1", paragraph.replace("``", ""))
-    return {"name": name, "settings": ", ".join(settings), "for": " and ".join(uses) or "Python code only", "summary": summary}
+    return {
+        "name": name,
+        "settings": ", ".join(settings),
+        "for": USES.get(cls.target_kind, "Python code only"),
+        "summary": summary,
+    }

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
-from taskloss.cli.errors import exit_on_error, usage_error
+from taskloss.cli.errors import check_new, check_readable, exit_on_error, usage_error
 from taskloss.cli.method_table import NETWORK_METHODS
+from taskloss.cli.model_files import CHECKPOINT, FACTS
 from taskloss.cli.progress import progress_bar
 from taskloss.cli.provenance import resume_hint
 
@@ -37,6 +38,7 @@ def train(
     iterations: options.Iterations = None,
     output: Output = Path("taskloss-model"),
     resume: options.Resume = False,
+    force: options.Force = False,
     drop: options.Drop = None,
     ids: options.Id = None,
     keep: options.Keep = None,
@@ -53,16 +55,18 @@ def train(
     An interrupted training continues with --resume and gives the same model, byte for byte.
     """
     with exit_on_error(resume_hint(context)):
-        # scikit-learn and pyarrow take a second to load: too long for --help.
+        method = method.replace("-", "_")
+        if method not in NETWORK_METHODS:
+            raise usage_error(f"--method {method!r} is not known; expected one of {', '.join(NETWORK_METHODS)}")
+        check_readable(data)
+        if not (resume and (output / CHECKPOINT).exists()):
+            check_new(output / FACTS, force=force)
+        # These take seconds to load: too long for --help and for the checks above.
         from taskloss.cli.columns import print_columns
         from taskloss.cli.data import DataOptions, load_samples
         from taskloss.cli.methods import estimator_settings
         from taskloss.cli.metric import parse_metric
-        from taskloss.cli.models import CHECKPOINT
 
-        method = method.replace("-", "_")
-        if method not in NETWORK_METHODS:
-            raise usage_error(f"--method {method!r} is not known; expected one of {', '.join(NETWORK_METHODS)}")
         output.mkdir(parents=True, exist_ok=True)
         source = DataOptions(
             path=data,
@@ -78,8 +82,8 @@ def train(
             form=form,
             encoding=encoding,
         )
-        samples = load_samples(source, max_rows=max_rows, seed=seed)
-        parsed = parse_metric(metric, queries=samples.groups is not None)
+        samples = load_samples(source, max_rows=max_rows, seed=seed, several=True)
+        parsed = parse_metric(metric, queries=samples.groups is not None, classes=len(samples.classes) or 2)
         print_columns(samples.uses, stderr=as_json)
         if not resume:
             shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
@@ -102,7 +106,8 @@ def _fit(samples: TableSamples, metric: Metric, method: str, **settings: Any) ->
     features = samples.features(np.arange(len(samples.target)))
     description = f"Training, {metric.label}"
     with progress_bar(description, 1.0) as on_progress:
-        estimator.set_params(callback=progress_callback(estimator, lambda share: on_progress(share, description)))
+        callback = progress_callback(estimator, lambda share, left: on_progress(share, description, left), metric)
+        estimator.set_params(callback=callback)
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
@@ -123,31 +128,37 @@ def _save(
     from taskloss.cli.models import Facts, Model
 
     labels = samples.labels
+    metrics = [result.best_metric for result in estimator.history_]
+    held_out = float(np.mean(metrics)) if estimator.holds_out_ else None
     facts = Facts(
         metric=metric.text,
         method=method,
         target=samples.target_name,
         positive=labels.positive if labels else "",
         negative=labels.negative if labels else (),
+        classes=samples.classes,
         group=samples.group_name,
+        ids=samples.ids,
         missing=missing,
         samples=samples.card.samples,
         positives=samples.card.positives,
         seed=seed,
+        held_out=held_out,
     )
     paths = Model(estimator, samples.encoder, facts).save(output)
-    held_out = [result.best_metric for result in estimator.history_]
     return {
         "model": str(output),
         "files": [str(path) for path in paths],
         "metric": metric.text,
         "method": method,
-        "held_out": float(np.mean(held_out)),
-        "networks": len(held_out),
+        "held_out": held_out,
+        "networks": len(metrics),
         "samples": samples.card.samples,
         "positives": samples.card.positives,
         "target": samples.target_name,
         "positive": facts.positive,
+        "classes": list(facts.classes),
+        "columns": {use.name: use.line for use in samples.uses},
         "notices": list(samples.card.notices),
     }
 
@@ -160,11 +171,26 @@ def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_
     card = samples.card
     for notice in [notice for notice in card.notices if notice not in samples.encoder.notices][:10]:
         typer.echo(f"- {notice}")
-    positive = f"{card.target} is {card.positive}" if not card.groups else f"{card.groups:,} queries"
-    typer.echo(f"{card.samples:,} samples, {card.positives:,} positive: {positive}")
-    typer.echo(
-        f"Held-out {metric.label}: {100 * summary['held_out']:.2f}%, the mean of {summary['networks']} networks, each on the "
-        "fold that stopped its training (a little optimistic)"
-    )
+    if samples.classes:
+        typer.echo(f"{card.samples:,} samples, {card.target} is one of {len(samples.classes)} classes: {_list_classes(samples)}")
+    else:
+        positive = f"{card.target} is {card.positive}" if not card.groups else f"{card.groups:,} queries"
+        typer.echo(f"{card.samples:,} samples, {card.positives:,} positive: {positive}")
+    if summary["held_out"] is None:
+        typer.echo("Nothing was held out, because a class has too few samples: there is no figure that tells about new rows")
+    else:
+        typer.echo(
+            f"Held-out {metric.label}: {100 * summary['held_out']:.2f}%, the mean of {summary['networks']} networks, each on the "
+            "fold that stopped its training (a little optimistic)"
+        )
     typer.echo(f"Model:   {summary['model']}")
     typer.echo(f"Predict: taskloss predict {shlex.quote(summary['model'])} NEW_DATA")
+
+
+def _list_classes(samples: TableSamples) -> str:
+    """Return the classes with their numbers of samples, the first few of many."""
+    import numpy as np
+
+    counts = np.bincount(samples.target, minlength=len(samples.classes))
+    shown = [f"{label} ({count:,})" for label, count in zip(samples.classes, counts, strict=True)][:8]
+    return ", ".join(shown) + (", ..." if len(samples.classes) > 8 else "")

@@ -161,6 +161,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
                 "threshold, so the metric seen in training and the threshold are too optimistic",
                 stacklevel=3,
             )
+        self.holds_out_ = folds >= 2
         splits = make_splits(strata, self.members, folds, np.random.default_rng(seed))
         if samples.units is not None:
             splits = [tuple(np.flatnonzero(np.isin(samples.units, part)) for part in split) for split in splits]  # type: ignore[misc]

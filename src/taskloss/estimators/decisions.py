@@ -69,6 +69,29 @@ def count_value(task: tasks.Task, positives: int, negatives: int) -> Value:
     return _metric_of_labels(tasks.FScore(), positives, negatives)
 
 
+def describe_rule(task: tasks.Task) -> str:
+    """Return what the threshold of :func:`choose_threshold` is best for, in words.
+
+    >>> describe_rule(tasks.AveragePrecision()), describe_rule(tasks.PrecisionAtRecall(0.9))
+    ('F1', 'precision at a recall of 0.9')
+    """
+    if isinstance(task, LabelingTask):
+        return task.label
+    if isinstance(task, tasks.MultiClass):
+        return "the costs"
+    if isinstance(task, (tasks.ROCAUC, tasks.PartialAUC)):
+        return "balanced accuracy"
+    if isinstance(task, tasks.PrecisionAtRecall):
+        return f"precision at a recall of {task.recall:g}"
+    if isinstance(task, tasks.RecallAtPrecision):
+        return f"recall at a precision of {task.precision:g}"
+    if isinstance(task, tasks.RecallAtFPR):
+        return f"recall at a false positive rate of {task.fpr:g}"
+    if isinstance(task, (tasks.PrecisionAtK, tasks.RecallAtK)) and isinstance(task.k, float):
+        return f"alerts for {task.k:.3g} of the rows"
+    return "F1"
+
+
 def choose_threshold(task: tasks.Task, scores: np.ndarray, target: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Return the threshold with the highest value for the task, given scores and 0/1 labels of shape ``(n,)``.
 

@@ -8,6 +8,17 @@ from taskloss.tables.encoder import TableEncoder
 from taskloss.tables.errors import TableError
 from taskloss.tables.read import read_table
 from taskloss.tables.table import Table
-from taskloss.tables.target import BinaryTarget, binary_target, graded_target
+from taskloss.tables.target import BinaryTarget, ClassTarget, binary_target, class_indices, class_target, graded_target
 
-__all__ = ["BinaryTarget", "Table", "TableEncoder", "TableError", "binary_target", "graded_target", "read_table"]
+__all__ = [
+    "BinaryTarget",
+    "ClassTarget",
+    "Table",
+    "TableEncoder",
+    "TableError",
+    "binary_target",
+    "class_indices",
+    "class_target",
+    "graded_target",
+    "read_table",
+]

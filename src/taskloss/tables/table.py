@@ -118,7 +118,8 @@ class Table:
         if numeric_share == 1:
             return Kind(numeric=True, style=style, note=style.describe(example))
         if numeric_share >= MOSTLY_NUMBERS:
-            self._refuse_text(name, labels[int(np.argmax(wrong))], int(counts[wrong].sum()))
+            advice = f", or --categorical {shorten(name)} if the column holds categories"
+            self._refuse_text(name, labels[int(np.argmax(wrong))], int(counts[wrong].sum()), advice)
         return Kind(numeric=False)
 
     def numbers(self, name: str, style: NumberStyle | None = None) -> np.ndarray:
@@ -134,6 +135,12 @@ class Table:
                 "number. Replace it, or leave the cell empty"
             )
         return values
+
+    def cells(self, name: str) -> list[str | int | float | None]:
+        """Return the cells of a column as they stand in the file; whole numbers without a decimal point."""
+        cells = self.column(name).to_pylist()
+        whole = not pa.types.is_string(self.column(name).type) and all(cell is None or cell == cell // 1 for cell in cells)
+        return [None if cell is None else int(cell) for cell in cells] if whole else cells
 
     def categories(self, name: str) -> Categories:
         """Return a column as categories, their labels sorted."""
@@ -169,13 +176,12 @@ class Table:
             f"Give --dates {DAY_FIRST} or --dates {MONTH_FIRST}, or leave the column out with --drop {shorten(name)}"
         )
 
-    def _refuse_text(self, name: str, label: str, cells: int) -> None:
+    def _refuse_text(self, name: str, label: str, cells: int, advice: str = "") -> None:
         row = pc.index(self.column(name), pa.scalar(label, pa.string())).as_py() + 1
         more = f" (and {cells - 1:,} more cells)" if cells > 1 else ""
         raise TableError(
             f"row {row}, column {name!r} of {self.source}: {shorten(label)} is not a number{more}, but the column is one of "
-            f"numbers. Correct the cell, or give --missing {shorten(label)} if it stands for a missing value, or "
-            f"--categorical {shorten(name)} if the column holds categories"
+            f"numbers. Correct the cell, or give --missing {shorten(label)} if it stands for a missing value{advice}"
         )
 
 

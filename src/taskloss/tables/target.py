@@ -13,6 +13,8 @@ from taskloss.tables.table import Categories, Table
 
 MAX_GRADE = 31
 """Largest grade; the gain of a grade is a power of two."""
+MAX_CLASSES = 100
+"""Largest number of classes; a column with more labels is hardly one of classes."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,53 @@ def binary_target(table: Table, name: str, positive: str | None = None) -> Binar
     labels = (classes.codes[rows] == classes.labels.index(chosen)).astype(np.int64)
     others = tuple(label for label in classes.labels if label != chosen)
     return BinaryTarget(labels, rows, chosen, others, (*notices, *_note_missing(classes.codes < 0, name)))
+
+
+@dataclass(frozen=True)
+class ClassTarget:
+    """A target with several classes."""
+
+    index: np.ndarray
+    """Index of the class, int64, one per row that has a target."""
+    rows: np.ndarray
+    """Indices of the rows of the table that have a target."""
+    classes: tuple[str, ...]
+    """Labels of the classes, as in the file, in sorted order."""
+    notices: tuple[str, ...]
+
+
+def class_target(table: Table, name: str) -> ClassTarget:
+    """Read a column as several classes, one per label. Rows without a target are left out, with a notice.
+
+    Raises:
+        TableError: if the column does not exist, or a label occurs once only, or there are more than ``MAX_CLASSES``.
+    """
+    classes = _labels(table, name)
+    counts = classes.counts()
+    many = len(counts) > MAX_CLASSES
+    if many or counts.min(initial=2) < 2:
+        problem = (
+            f"more than {MAX_CLASSES}" if many else f"and {shorten(classes.labels[int(np.argmin(counts))])} occurs once only"
+        )
+        raise TableError(
+            f"the target, column {name!r} of {table.source}, has {len(counts):,} different labels, {problem}. Is it the right "
+            "column? Remove rows with rare labels, or give --positive LABEL to set one label against all others"
+        )
+    rows = np.flatnonzero(classes.codes >= 0)
+    return ClassTarget(classes.codes[rows].astype(np.int64), rows, classes.labels, _note_missing(classes.codes < 0, name))
+
+
+def class_indices(table: Table, name: str, classes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of each label among known classes, int64, and the rows that have a label; raise if one is not known."""
+    found = _labels(table, name)
+    unknown = sorted(set(found.labels) - set(classes))
+    if unknown:
+        known = ", ".join(map(shorten, classes[:8])) + (", ..." if len(classes) > 8 else "")
+        new = ", ".join(map(shorten, unknown[:5]))
+        raise TableError(f"column {name!r} of {table.source} holds labels that the model has not seen: {new}; it knows {known}")
+    rows = np.flatnonzero(found.codes >= 0)
+    place = np.array([*(classes.index(label) for label in found.labels), -1], dtype=np.int64)
+    return place[found.codes[rows]], rows
 
 
 def graded_target(table: Table, name: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:

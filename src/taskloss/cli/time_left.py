@@ -1,0 +1,90 @@
+"""Estimates of the time that a command still needs. Where nothing is known yet, they are None rather than a guess."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+MIN_STEPS = 5
+"""Steps of a phase before its speed is known; the first one may include compilation."""
+
+
+class TrainingClock:
+    """The progress of an ensemble, from the steps of its members.
+
+    A member may begin with a warm-up, whose steps take far less time than the later ones; its steps are counted from 1 in both.
+    The time is therefore estimated from the steps of the current phase, and from whole members once there are some.
+    """
+
+    def __init__(self, members: int, steps: int, *, warm_up: bool, now: Callable[[], float] = time.perf_counter) -> None:
+        self._members, self._steps, self._warm_up, self._now = members, steps, warm_up, now
+        self._member, self._earlier, self._last = 0, 0, 0
+        self._member_start = self._phase_start = now()
+        self._phase_steps = 0
+        self._durations: list[float] = []
+
+    def update(self, member: int, step: int) -> tuple[float, float | None]:
+        """Take note of a step of a member; return the share of the training that is done, and the seconds left."""
+        now = self._now()
+        if member != self._member:
+            self._durations.append(now - self._member_start)
+            self._member, self._earlier, self._member_start = member, 0, now
+            self._begin_phase(now)
+        elif step <= self._last:
+            self._earlier += self._last
+            self._begin_phase(now)
+        self._last = step
+        self._phase_steps += 1
+        if self._phase_steps == 1:
+            self._phase_start = now  # The first step is not timed: it may include compilation.
+        done = min(1.0, (self._earlier + step) / self._steps)
+        return min(1.0, (member + done) / self._members), self._seconds_left(now, done)
+
+    def _begin_phase(self, now: float) -> None:
+        self._phase_start, self._phase_steps = now, 0
+
+    def _seconds_left(self, now: float, done: float) -> float | None:
+        waiting = self._members - self._member - 1
+        spent = now - self._member_start
+        if self._durations:
+            typical = sum(self._durations) / len(self._durations)
+            return max(0.0, typical - spent) + waiting * typical
+        if self._phase_steps < MIN_STEPS or (self._warm_up and not self._earlier):
+            return None
+        rest = (now - self._phase_start) / (self._phase_steps - 1) * (1.0 - done) * self._steps
+        return rest + waiting * (spent + rest)
+
+
+def comparison_seconds_left(
+    finished: Mapping[str, Sequence[float]], waiting: Mapping[str, int], jobs: int, spent: float = 0.0
+) -> float | None:
+    """Return the seconds that the waiting runs of a comparison take; None while a method has no finished run.
+
+    Args:
+        finished: the seconds of the finished runs of each method.
+        waiting: the number of runs of each method that are not finished.
+        jobs: number of processes.
+        spent: seconds that the runs at work have taken already.
+
+    >>> comparison_seconds_left({"a": [2.0], "b": [60.0]}, {"a": 1, "b": 2}, jobs=2)
+    61.0
+    >>> comparison_seconds_left({"a": [2.0]}, {"a": 1, "b": 2}, jobs=2) is None
+    True
+    """
+    needed = {method: runs for method, runs in waiting.items() if runs}
+    if any(not finished.get(method) for method in needed):
+        return None
+    total = sum(runs * sum(finished[method]) / len(finished[method]) for method, runs in needed.items())
+    return max(0.0, total - spent) / jobs
+
+
+def spell_duration(seconds: float) -> str:
+    """Return a duration as people say it.
+
+    >>> spell_duration(7.4), spell_duration(200), spell_duration(7500)
+    ('7 s', '3 min', '2 h 5 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
