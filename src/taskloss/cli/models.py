@@ -11,7 +11,7 @@ from typing import Any
 from taskloss._storage import replace_file
 from taskloss.cli.errors import BAD_DATA, CommandError
 from taskloss.cli.metric import Metric, parse_metric
-from taskloss.cli.model_files import CHECKPOINT, FACTS, WEIGHTS
+from taskloss.cli.model_files import FACTS, WEIGHTS
 from taskloss.estimators import TaskLossClassifier, TaskLossRanker
 from taskloss.report.files import restore
 from taskloss.tables import TableEncoder
@@ -60,30 +60,57 @@ class Model:
         return parse_metric(self.facts.metric, queries=self.facts.group is not None, classes=len(self.facts.classes) or 2)
 
     def save(self, folder: Path) -> list[Path]:
-        """Write the two files; the JSON holds a digest of the weights, so that files of different models are noticed."""
+        """Write the two files.
+
+        The JSON holds a digest of the weights, so that files of different models are noticed, and a digest of itself, so that
+        damage is noticed that would only change the predictions.
+        """
         weights = self.estimator.save(folder / WEIGHTS)
-        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-        record = {"format": FORMAT, "weights": digest, "facts": asdict(self.facts), "encoder": self.encoder.to_dict()}
+        record = {
+            "format": FORMAT,
+            "weights": hashlib.sha256(weights.read_bytes()).hexdigest(),
+            "facts": asdict(self.facts),
+            "encoder": self.encoder.to_dict(),
+        }
+        record["digest"] = digest_of(record)
         return [weights, replace_file(folder / FACTS, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())]
 
     @classmethod
     def load(cls, folder: Path) -> Model:
         """Read a folder that ``taskloss train`` wrote; raise a CommandError if there is no model in it, or a damaged one."""
-        path = folder / FACTS
         try:
-            content, weights = path.read_bytes(), (folder / WEIGHTS).read_bytes()
+            content, weights = (folder / FACTS).read_bytes(), (folder / WEIGHTS).read_bytes()
         except OSError as error:
-            unfinished = (folder / CHECKPOINT).exists()
-            advice = "; its training is not finished: run taskloss train again with --resume" if unfinished else ""
-            raise CommandError(f"{folder} holds no model of taskloss train ({error.strerror}){advice}", BAD_DATA) from error
+            raise CommandError(f"{folder} holds no model of taskloss train ({error.strerror})", BAD_DATA) from error
         try:
             record = json.loads(content)
             if record["format"] != FORMAT:
-                raise ValueError(f"format {record['format']} is not {FORMAT}")
+                raise ValueError(f"format {record['format']!r} is not {FORMAT}")
+            if digest_of(record) != record["digest"]:
+                raise ValueError(f"{FACTS} has been changed")
             if hashlib.sha256(weights).hexdigest() != record["weights"]:
                 raise ValueError(f"{WEIGHTS} and {FACTS} do not belong together")
             facts = restore(Facts, record["facts"], "facts")
             kind = TaskLossClassifier if facts.group is None else TaskLossRanker
-            return cls(kind.load(folder / WEIGHTS), TableEncoder.from_dict(record["encoder"]), facts)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            model = cls(kind.load(folder / WEIGHTS), TableEncoder.from_dict(record["encoder"]), facts)
+            model.check()
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError, CommandError) as error:
             raise CommandError(f"the model in {folder} is damaged: {error}. Train it again", BAD_DATA) from error
+        return model
+
+    def check(self) -> None:
+        """Raise a ValueError if the parts do not fit together, or a CommandError if the metric does not exist."""
+        columns = len(self.encoder.feature_names)
+        if columns != self.estimator.n_features_in_:
+            raise ValueError(f"the encoder makes {columns} features, but the networks take {self.estimator.n_features_in_}")
+        if self.facts.group is None:
+            labels = len(self.facts.classes) or 2
+            if labels != len(self.estimator.classes_) or (labels == 2 and not self.facts.negative):
+                raise ValueError(f"there are {labels} labels, but the networks know {len(self.estimator.classes_)} classes")
+        self.metric  # noqa: B018 (it raises if the metric does not exist)
+
+
+def digest_of(record: dict[str, Any]) -> str:
+    """Return a digest of all entries of a record but the digest itself."""
+    rest = {name: value for name, value in record.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -207,17 +208,24 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> TableEncoder:
-        """Return the encoder that :meth:`to_dict` described."""
+        """Return the encoder that :meth:`to_dict` described; raise a TableError if the record is not a complete one."""
         try:
             return cls(tuple(_rule(column) for column in record["columns"]))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TableError(f"this is not a fitted encoder: {error!r}") from error
 
 
 def _rule(record: Mapping[str, Any]) -> Rule:
     fields = {name: value for name, value in record.items() if name != "kind"}
+    for name, kind in (("name", str), ("indicator", bool), ("median", (int, float)), ("other", bool), ("categories", list)):
+        if name in fields and not isinstance(fields[name], kind):
+            raise TypeError(f"{name} is {fields[name]!r}")
     if record["kind"] == "numeric":
-        return NumericRule(**{**fields, "style": NumberStyle(**fields["style"])})
+        if not math.isfinite(fields["median"]):
+            raise ValueError(f"median is {fields['median']!r}")
+        return NumericRule(**{**fields, "style": NumberStyle.from_dict(fields["style"])})
+    if record["kind"] != "categorical" or not all(isinstance(label, str) for label in fields["categories"]):
+        raise ValueError(f"kind is {record['kind']!r}, or a category is no text")
     return CategoricalRule(**{**fields, "categories": tuple(fields["categories"])})
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from taskloss.tables import dates
 
@@ -42,6 +43,21 @@ class NumberStyle:
     date: str = ""
     """One of :data:`taskloss.tables.dates.ORDERS` for dates, which are read as days since 1970-01-01, and for times of day, which
     are read as hours; empty for numbers."""
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> NumberStyle:
+        """Return the style with these fields; raise a ValueError if there is no such style."""
+        style = cls(**record)
+        known = (
+            (style.thousands, style.decimal) in SEPARATORS
+            and style.currency in ("", *CURRENCIES)
+            and style.date in ("", *dates.ORDERS)
+            and isinstance(style.percent, bool)
+            and isinstance(style.parentheses, bool)
+        )
+        if not known:
+            raise ValueError(f"there is no style {style}")
+        return style
 
     @property
     def is_plain(self) -> bool:

@@ -18,6 +18,7 @@ def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str
     """Return the columns as numbers or text, and notices of those that were left out because they are neither."""
     try:
         table = pq.ParquetFile(path).read()
+        table.validate(full=True)  # Arrow reads text that is not UTF-8 without a word.
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{source} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
     names, notices = name_columns(table.column_names, source)
