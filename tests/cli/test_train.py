@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from taskloss.cli.models import Model
@@ -113,10 +115,28 @@ def test_requirements(model, claims, tmp_path: Path, name, share):
         assert point["threshold"] == for_precision(scores, target.astype(int), share).threshold
 
 
-def test_requirement_that_cannot_be_promised(model, claims):
-    result = invoke("predict", model, claims, "--held-out", claims, "--precision", "0.9999")
+def test_requirement_that_cannot_be_promised(model, claims, tmp_path: Path):
+    held_out = write_claims(tmp_path / "held-out.csv", rows=600, seed=1)
+    result = invoke("predict", model, claims, "--held-out", held_out, "--precision", "0.9999")
     assert result.exit_code == 1
     assert "no threshold guarantees precision >= 0.9999 at 95% confidence" in result.stderr
+
+
+def test_training_rows_promise_nothing(model, claims, tmp_path: Path):
+    """The file of the training, a part of it, and a mixture with new rows; also with columns in another order and format."""
+    new = write_claims(tmp_path / "new.csv", rows=600, seed=1)
+    header, *lines = claims.read_text().splitlines()
+    part, mixture, other = tmp_path / "part.csv", tmp_path / "mixture.csv", tmp_path / "other.parquet"
+    part.write_text("\n".join([header, *lines[300:500]]) + "\n")
+    mixture.write_text(new.read_text() + "\n".join(lines[:60]) + "\n")
+    table = read_table(claims)
+    pq.write_table(pa.table({name: table.columns[name] for name in reversed(table.columns)}), other)
+    for path in (claims, part, mixture, other):
+        result = invoke("predict", model, claims, "--held-out", path, "--recall", "0.5")
+        assert (result.exit_code, "holds rows that the model was trained on" in result.stderr) == (3, True), result.output
+    assert invoke("predict", model, claims, "--held-out", new, "--recall", "0.5").exit_code == 0
+    assert "(too optimistic: the model was trained on many of them)" in invoke("predict", model, claims).stderr
+    assert "optimistic" not in invoke("predict", model, new).stderr
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from taskloss._storage import replace_file
 from taskloss.cli.errors import BAD_DATA, CommandError
 from taskloss.cli.metric import Metric, parse_metric
 from taskloss.cli.model_files import FACTS, WEIGHTS
+from taskloss.cli.training_sketch import TrainingSketch
 from taskloss.estimators import TaskLossClassifier, TaskLossRanker
 from taskloss.report.files import restore
 from taskloss.tables import TableEncoder
@@ -53,6 +54,8 @@ class Model:
     estimator: Any
     encoder: TableEncoder
     facts: Facts
+    sketch: TrainingSketch
+    """The training rows, to notice those that are not new to the model."""
 
     @property
     def metric(self) -> Metric:
@@ -71,6 +74,7 @@ class Model:
             "weights": hashlib.sha256(weights.read_bytes()).hexdigest(),
             "facts": asdict(self.facts),
             "encoder": self.encoder.to_dict(),
+            "training_rows": self.sketch.to_dict(),
         }
         record["digest"] = digest_of(record)
         return [weights, replace_file(folder / FACTS, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())]
@@ -92,7 +96,8 @@ class Model:
                 raise ValueError(f"{WEIGHTS} and {FACTS} do not belong together")
             facts = restore(Facts, record["facts"], "facts")
             kind = TaskLossClassifier if facts.group is None else TaskLossRanker
-            model = cls(kind.load(folder / WEIGHTS), TableEncoder.from_dict(record["encoder"]), facts)
+            encoder, sketch = TableEncoder.from_dict(record["encoder"]), TrainingSketch.from_dict(record["training_rows"])
+            model = cls(kind.load(folder / WEIGHTS), encoder, facts, sketch)
             model.check()
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError, CommandError) as error:
             raise CommandError(f"the model in {folder} is damaged: {error}. Train it again", BAD_DATA) from error

@@ -88,8 +88,9 @@ def predict(
             point = _operating_point(loaded, DataOptions(held_out, missing=marks, encoding=encoding), *requirement, confidence)
         table = DataOptions(data, missing=marks, form=form, encoding=encoding).read()
         chosen = point.threshold if point else threshold or 0.0
-        columns, scores = _predictions(loaded, table, chosen)
-        summary = {"rows": table.rows, **_evaluate(loaded, table, scores, chosen)}
+        features = loaded.encoder.encode(table)
+        columns, scores = _predictions(loaded, table, features, chosen)
+        summary = {"rows": table.rows, **_evaluate(loaded, table, features, scores, chosen)}
         if not (loaded.facts.group or loaded.facts.classes):
             summary |= _describe_cut(loaded, scores, chosen, point, given=threshold is not None)
         _write(_identifiers(loaded, table, columns) | columns, summary, output, as_json=as_json)
@@ -139,7 +140,16 @@ def _operating_point(model: Model, source: DataOptions, name: str, rate: float, 
 
     table = source.read()
     target, rows = _labels(model, table)
-    scores = model.estimator.decision_function(model.encoder.encode(table))[rows]
+    features = model.encoder.encode(table)[rows]
+    overlap = model.sketch.overlap(features, target)
+    if overlap.is_clear:
+        raise CommandError(
+            f"--held-out {source.path} holds rows that the model was trained on: {overlap.matches:,} of {overlap.compared:,} "
+            f"rows are among the training rows, about {overlap.expected:,.0f} would be by chance. A threshold chosen on them promises "
+            "too much; give labelled rows that the model has not seen",
+            BAD_DATA,
+        )
+    scores = model.estimator.decision_function(features)
     if name == "budget":
         point = thresholds.for_budget(scores, rate, target=target, confidence=confidence)
     else:
@@ -166,12 +176,11 @@ def _labels(model: Model, table: Table) -> tuple[np.ndarray, np.ndarray]:
     return target, rows
 
 
-def _predictions(model: Model, table: Table, threshold: float) -> tuple[dict[str, Any], np.ndarray]:
+def _predictions(model: Model, table: Table, features: np.ndarray, threshold: float) -> tuple[dict[str, Any], np.ndarray]:
     """Return the columns of the predictions by name, and the scores."""
     import numpy as np
 
     facts = model.facts
-    features = model.encoder.encode(table)
     if facts.group is not None:
         queries = table.categories(facts.group)
         names = np.array([*queries.labels, ""], dtype=object)[queries.codes]
@@ -200,7 +209,7 @@ def _identifiers(model: Model, table: Table, predicted: dict[str, Any]) -> dict[
     return columns
 
 
-def _evaluate(model: Model, table: Table, scores: np.ndarray, threshold: float) -> dict[str, Any]:
+def _evaluate(model: Model, table: Table, features: np.ndarray, scores: np.ndarray, threshold: float) -> dict[str, Any]:
     """Return the metric on these rows, or the reason why it is undefined; nothing if the file has no target."""
     from taskloss.tables import TableError
 
@@ -211,7 +220,9 @@ def _evaluate(model: Model, table: Table, scores: np.ndarray, threshold: float) 
     except TableError as error:
         return {"metric": model.facts.metric, "value": None, "reason": str(error)}
     shift = threshold if model.metric.judges_decisions else 0.0
-    return {"metric": model.facts.metric, "value": model.metric.value(scores[rows] - shift, target)}
+    value = model.metric.value(scores[rows] - shift, target)
+    overlap = model.sketch.overlap(features[rows], target)
+    return {"metric": model.facts.metric, "value": value, "training_rows": overlap.is_clear}
 
 
 def _describe_cut(
@@ -252,7 +263,8 @@ def _write(columns: dict[str, Any], summary: dict[str, Any], output: Path | None
         typer.echo(json.dumps(summary if output is not None else {**summary, "predictions": lists}))
         return
     if summary.get("value") is not None:
-        typer.echo(f"{summary['metric']} on these rows: {100 * summary['value']:.2f}%", err=True)
+        remark = " (too optimistic: the model was trained on many of them)" if summary["training_rows"] else ""
+        typer.echo(f"{summary['metric']} on these rows: {100 * summary['value']:.2f}%{remark}", err=True)
     elif "reason" in summary:
         typer.echo(f"{summary['metric']} is not defined on these rows: {summary['reason']}", err=True)
     if "threshold" in summary:

@@ -126,6 +126,7 @@ def _save(
     import numpy as np
 
     from taskloss.cli.models import Facts, Model
+    from taskloss.cli.training_sketch import TrainingSketch
 
     labels = samples.labels
     metrics = [result.best_metric for result in estimator.history_]
@@ -145,7 +146,8 @@ def _save(
         seed=seed,
         held_out=held_out,
     )
-    paths = Model(estimator, samples.encoder, facts).save(output)
+    sketch = TrainingSketch.of(samples.encoder.encode(samples.table), samples.target)
+    paths = Model(estimator, samples.encoder, facts, sketch).save(output)
     return {
         "model": str(output),
         "files": [str(path) for path in paths],
