@@ -46,7 +46,7 @@ def test_one_line_per_column(euro, tmp_path: Path):
     assert result.exit_code == 0, result.output
     said = {name: line.strip() for name, line in lines_of(result.stdout).items()}
     assert list(said) == ["customer", "amount", "balance", "day", "paid at", "place", "fraud"]
-    assert said["customer"] == "left out: an identifier, whole numbers from 5000 to 5199 (--keep to use it)"
+    assert said["customer"] == "left out: an identifier, whole numbers 5000 to 5199 (use it: --keep)"
     assert said["amount"].startswith("numbers, '")
     assert said["balance"].startswith("numbers, '(")
     assert said["day"].startswith("dates, '")

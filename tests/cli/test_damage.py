@@ -6,9 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from taskloss.cli.models import digest_of
+from taskloss.tables import TableError, read_table
 from tests.cli.mutations import Workshop
 from tests.cli.running import invoke
 
@@ -21,6 +24,16 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 def test_damaged_models(workshop):
     codes = [workshop.damaged_model(seed) for seed in range(150)]
     assert codes.count(3) > 100
+
+
+@pytest.mark.parametrize("damaged", [b"kestrel", b"branch"])
+def test_parquet_text_that_is_not_utf8(damaged, tmp_path: Path):
+    """Bytes of a cell and of the name of a column; both ended in a traceback."""
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"branch": ["kestrel", "b"]}), path, compression="none", use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace(damaged, b"\xff" + damaged[1:]))
+    with pytest.raises(TableError, match="cannot be read as Parquet"):
+        read_table(path)
 
 
 def test_damaged_tables(workshop):

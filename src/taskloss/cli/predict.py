@@ -66,8 +66,8 @@ def predict(
 ) -> None:
     """Predict the rows of a file with a trained model.
 
-    The columns are row, the identifiers of the file, score, probability and prediction; for several classes prediction and one
-    probability per class, for queries query and score.
+    The columns are row, the identifiers of the file, score, probability and prediction.
+    For several classes they are prediction and one probability per class, for queries query and score.
 
     If no threshold can guarantee the requirement, the command says why and ends with exit code 1.
     """
@@ -145,8 +145,8 @@ def _operating_point(model: Model, source: DataOptions, name: str, rate: float, 
     if overlap.is_clear:
         raise CommandError(
             f"--held-out {source.path} holds rows that the model was trained on: {overlap.matches:,} of {overlap.compared:,} "
-            f"rows are among the training rows, about {overlap.expected:,.0f} would be by chance. A threshold chosen on them promises "
-            "too much; give labelled rows that the model has not seen",
+            f"rows are among the training rows, about {overlap.expected:,.0f} would be by chance. A threshold chosen on them "
+            "promises too much; give labelled rows that the model has not seen",
             BAD_DATA,
         )
     scores = model.estimator.decision_function(features)

@@ -19,40 +19,39 @@ class TrainingClock:
     def __init__(self, members: int, steps: int, *, warm_up: bool, now: Callable[[], float] = time.perf_counter) -> None:
         self._members, self._steps, self._warm_up, self._now = members, steps, warm_up, now
         self._member, self._earlier, self._last = 0, 0, 0
-        self._member_start = self._phase_start = now()
+        self._moment = now()
         self._phase_steps = 0
-        self._durations: list[float] = []
+        # The first step of a phase is not timed: it may include compilation, and the end of what came before.
+        self._phase_seconds = self._member_seconds = 0.0
+        self._finished: list[float] = []
 
     def update(self, member: int, step: int) -> tuple[float, float | None]:
         """Take note of a step of a member; return the share of the training that is done, and the seconds left."""
-        now = self._now()
+        moment, self._moment = self._moment, self._now()
         if member != self._member:
-            self._durations.append(now - self._member_start)
-            self._member, self._earlier, self._member_start = member, 0, now
-            self._begin_phase(now)
+            self._finished.append(self._member_seconds)
+            self._member, self._earlier, self._member_seconds = member, 0, 0.0
+            self._phase_steps, self._phase_seconds = 0, 0.0
         elif step <= self._last:
             self._earlier += self._last
-            self._begin_phase(now)
+            self._phase_steps, self._phase_seconds = 0, 0.0
         self._last = step
         self._phase_steps += 1
-        if self._phase_steps == 1:
-            self._phase_start = now  # The first step is not timed: it may include compilation.
+        if self._phase_steps > 1:
+            self._phase_seconds += self._moment - moment
+            self._member_seconds += self._moment - moment
         done = min(1.0, (self._earlier + step) / self._steps)
-        return min(1.0, (member + done) / self._members), self._seconds_left(now, done)
+        return min(1.0, (member + done) / self._members), self._seconds_left(done)
 
-    def _begin_phase(self, now: float) -> None:
-        self._phase_start, self._phase_steps = now, 0
-
-    def _seconds_left(self, now: float, done: float) -> float | None:
+    def _seconds_left(self, done: float) -> float | None:
         waiting = self._members - self._member - 1
-        spent = now - self._member_start
-        if self._durations:
-            typical = sum(self._durations) / len(self._durations)
-            return max(0.0, typical - spent) + waiting * typical
+        if self._finished:
+            typical = sum(self._finished) / len(self._finished)
+            return max(0.0, typical - self._member_seconds) + waiting * typical
         if self._phase_steps < MIN_STEPS or (self._warm_up and not self._earlier):
             return None
-        rest = (now - self._phase_start) / (self._phase_steps - 1) * (1.0 - done) * self._steps
-        return rest + waiting * (spent + rest)
+        rest = self._phase_seconds / (self._phase_steps - 1) * (1.0 - done) * self._steps
+        return rest + waiting * (self._member_seconds + rest)
 
 
 def comparison_seconds_left(

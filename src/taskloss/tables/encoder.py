@@ -217,7 +217,13 @@ class TableEncoder:
 
 def _rule(record: Mapping[str, Any]) -> Rule:
     fields = {name: value for name, value in record.items() if name != "kind"}
-    for name, kind in (("name", str), ("indicator", bool), ("median", (int, float)), ("other", bool), ("categories", list)):
+    for name, kind in (
+        ("name", str),
+        ("indicator", bool),
+        ("median", (int, float)),
+        ("other", bool),
+        ("categories", (list, tuple)),
+    ):
         if name in fields and not isinstance(fields[name], kind):
             raise TypeError(f"{name} is {fields[name]!r}")
     if record["kind"] == "numeric":
@@ -244,7 +250,7 @@ def _fit_numeric(table: Table, name: str, kind: Kind, *, keep: bool) -> tuple[Nu
     elif not absent.any() and (present == present[0]).all():
         reason = f"it is {present[0]:g} everywhere"
     elif not (keep or kind.style.date or absent.any()) and (why := why_identifier(name, present)):
-        reason, identifier = f"{why} (--keep to use it)", True
+        reason, identifier = f"{why} (use it: --keep)", True
     if reason:
         return None, ColumnUse(name, reason, left_out=True, identifier=identifier, remarkable=True)
     summary = (kind.note if kind.style.date else f"numbers, {kind.note}") if kind.note else "numbers"

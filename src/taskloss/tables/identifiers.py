@@ -27,7 +27,7 @@ def why_identifier(name: str, values: np.ndarray) -> str:
     are, in whatever order and with whatever gaps.
 
     >>> why_identifier("size", np.arange(200.0)[::-1]), why_identifier("customer_id", np.arange(20.0) ** 5)
-    ('an identifier, whole numbers from 0 to 199', 'an identifier by its name, all different')
+    ('an identifier, whole numbers 0 to 199', 'an identifier by its name, all different')
     >>> why_identifier("size", np.round(np.random.default_rng(0).uniform(0, 199, 200)))
     ''
     """
@@ -42,7 +42,7 @@ def why_identifier(name: str, values: np.ndarray) -> str:
     expected_pairs = rows * (rows - 1) / 2 / (high - low + 1)
     # Equal pairs are rare and nearly independent: their number has a Poisson distribution.
     if pdtr(equal_pairs, expected_pairs) < MAX_PROBABILITY:
-        return f"an identifier, whole numbers from {low:.12g} to {high:.12g}"
+        return f"an identifier, whole numbers {low:.12g} to {high:.12g}"
     if names_identifier(name) and len(counts) >= MIN_DISTINCT * rows:
         return f"an identifier by its name, {'' if len(counts) == rows else 'nearly '}all different"
     return ""

@@ -19,8 +19,8 @@ def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str
     try:
         table = pq.ParquetFile(path).read()
         table.validate(full=True)  # Arrow reads text that is not UTF-8 without a word.
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(f"{source} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    except (pa.ArrowException, OSError, ValueError) as error:  # Names of columns that are not UTF-8 are a ValueError.
+        raise TableError(f"{source} cannot be read as Parquet: {str(error).partition(chr(10))[0]}") from error
     names, notices = name_columns(table.column_names, source)
     columns: dict[str, pa.Array] = {}
     for name, data in zip(names, table.columns, strict=True):
