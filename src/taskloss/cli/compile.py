@@ -16,7 +16,7 @@ def compile_all() -> None:
     from taskloss.precompile import cache_folder, compile_kernels
 
     with progress_bar("compiling", 1.0) as show:
-        compiled = compile_kernels(show)
+        compiled = compile_kernels(lambda done, name: show(done, f"compiling {name}", None))
     if not compiled.kernels:
         typer.echo(f"Everything is compiled already, in {cache_folder()}")
     else:

@@ -38,7 +38,7 @@ def announced(dispatcher: Any) -> Any:
             compilation.announced = True
             logging.getLogger("taskloss").warning(
                 "compiling kernels for this machine; this takes some seconds, once, since the machine code is kept on disk. "
-                "`taskloss compile` or taskloss.compile_kernels() does it ahead of time"
+                "`taskloss compile` or taskloss.precompile.compile_kernels() does it ahead of time"
             )
         started = time.perf_counter()
         compilation.kernels += 1
