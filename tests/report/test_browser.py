@@ -134,6 +134,50 @@ def test_nothing_is_wider_than_the_screen(visit, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [320, 390, 641, 768])
+def test_main_table_is_complete_on_a_phone(visit, width):
+    page = visit(viewport={"width": width, "height": 844})
+    box = page.evaluate(
+        "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(document.querySelector('#results').parentElement)"
+    )
+    assert box[0] <= box[1], "nothing has to be scrolled into view"
+    rows = page.get_by_role("table").first.get_by_role("row")
+    assert rows.count() == 6, "it is still a table for screen readers"
+    for cell in page.locator("#results td").all():
+        if text := cell.inner_text():
+            edges = cell.bounding_box()
+            assert 0 <= edges["x"] and edges["x"] + edges["width"] <= width, text
+    last = page.locator("#results tr.contender td").last
+    assert last.get_attribute("data-label") == "ahead"
+    label = last.evaluate("element => getComputedStyle(element, '::before').content")
+    assert (label != "none") == (width <= 640), "where the heading is hidden, each figure has its label"
+
+
+def test_tables_that_are_cut_off_show_it(visit):
+    page = visit(viewport={"width": 390, "height": 844})
+    for details in page.locator("summary").all():
+        details.click()
+    cut = [part for part in page.locator(".scroll").all() if part.evaluate("part => part.scrollWidth > part.clientWidth")]
+    assert cut, "every split, with a column for each method, is wider than a phone"
+    for part in cut:
+        assert part.evaluate("part => getComputedStyle(part).backgroundImage").count("linear-gradient") == 4
+        assert part.get_attribute("tabindex") == "0", "the keyboard can scroll it"
+        assert part.get_attribute("aria-label")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (844, 390), (1280, 800)])
+def test_legend_covers_little_of_the_screen(visit, width, height):
+    page = visit(viewport={"width": width, "height": height})
+    page.locator(".charts figure").nth(1).scroll_into_view_if_needed()
+    page.evaluate("window.scrollBy(0, 200)")
+    covered = page.evaluate(
+        "(({top, bottom}) => Math.max(0, bottom) - Math.max(0, top))(document.querySelector('.legend').getBoundingClientRect())"
+    )
+    assert covered <= 0.06 * height
+    page.evaluate("document.querySelector('pre').scrollIntoView()")
+    assert page.evaluate("document.querySelector('.legend').getBoundingClientRect().bottom") <= 0, "it ends with the charts"
+
+
 def test_readable_without_scripts(visit):
     page = visit(java_script_enabled=False)
     assert "Direct training" in page.inner_text(".verdict")
