@@ -131,6 +131,24 @@ def test_bad_settings(settings):
         TrainingSettings(**settings)
 
 
+def test_many_validation_samples_are_not_scored_more_often_than_they_are_trained_on():
+    calls = []
+
+    def metric(scores, target):
+        calls.append(len(target))
+        return float(len(calls))
+
+    settings = TrainingSettings(iterations=12, batch_size=200)
+    samples = noisy_samples(0, n=1000)
+    result = train(build_mlp(4), nn.SoftMarginLoss(), samples, samples, settings=settings, metric=metric)
+    assert calls == [1000] * 4, "after steps 1, 5, 10 and 12: five batches hold as many samples"
+    assert result.metrics == (1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 4)
+    assert result.best_iteration == 12
+    calls.clear()
+    train(build_mlp(4), nn.SoftMarginLoss(), samples, noisy_samples(1, n=200), settings=settings, metric=metric)
+    assert len(calls) == 12, "as many samples as a batch: after each step"
+
+
 # --- batches ------------------------------------------------------------------------------------------------------------
 
 

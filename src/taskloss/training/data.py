@@ -63,6 +63,8 @@ class Batches:
             queries, index = np.unique(data.groups.cpu().numpy(force=True), return_inverse=True)
             self._batches = min(self._batches, len(queries))
             self._order = lambda rng: whole_queries(index, self._batches, rng)
+        self.size = -(-len(data.target) // self._batches)
+        """Number of samples in a batch, the largest where they differ (batches of whole queries: the mean)."""
         self._epoch: Callable[[int], list[Tensor]] = lru_cache(maxsize=1)(self._make_epoch)
 
     def of_step(self, step: int) -> TrainingData:

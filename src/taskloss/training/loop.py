@@ -25,6 +25,9 @@ from taskloss.training.settings import TrainingSettings
 Criterion = Callable[..., Tensor]
 Metric = Callable[..., Any]
 
+SCORED_ROWS = 4096
+"""Number of validation samples that the network scores at once: few enough for its activations to stay in the processor's cache."""
+
 
 class Progress(NamedTuple):
     """The progress of a run, as the loop reports it after each step."""
@@ -42,7 +45,7 @@ class TrainingResult:
     losses: tuple[float, ...]
     """Value of the criterion before each step."""
     metrics: tuple[float, ...]
-    """Validation metric after each step."""
+    """Validation metric after each step; a step that was not validated (see :func:`train`) repeats the value before it."""
     best_iteration: int
     """The first step, counted from 1, after which the validation metric (its mean over the last ``smoothing`` steps) was
     highest."""
@@ -67,6 +70,9 @@ def train(
 ) -> TrainingResult:
     """Train ``model`` in place with AdamW, on its own device, and leave it in evaluation mode with its best weights.
 
+    The metric is computed after every step. Where the validation samples outnumber a batch, that would take longer than the
+    training, so it is then computed after as many steps as it takes to train on that many samples, and after the last one.
+
     Args:
         model: maps features to scores in the shape of the target.
         criterion: ``(scores, target) -> loss``, a scalar tensor; it is also given ``groups=`` where the data has groups.
@@ -90,22 +96,26 @@ def train(
     device = _device_of(model)
     training, validation = training.to(device), validation.to(device)
     batches = Batches(training, settings.batch_size, seed)
+    interval = -(-len(validation.target) // batches.size)
     run = describe_run(model, criterion, training, validation, settings, metric, seed) if checkpoint else ""
     state = _begin(model, settings)
     with seeded(seed, device):
         if checkpoint is not None and checkpoint.path.exists():
             state.read(checkpoint.path, run)
         while not _is_over(state, settings):
-            step = len(state.losses)
-            state.losses.append(_step(model, criterion, batches.of_step(step), state.optimizer))
+            state.losses.append(_step(model, criterion, batches.of_step(len(state.losses)), state.optimizer))
             _update_average(state, settings.averaging)
-            state.metrics.append(_validate(state.average or model, metric, validation, settings.batch_size))
-            if _is_better(state, settings):
-                state.best, state.best_weights = step + 1, _copy_weights(state.average or model)
-            if checkpoint is not None and ((step + 1) % checkpoint.every == 0 or _is_over(state, settings)):
+            done = len(state.losses)
+            if done % interval == 0 or done in (1, settings.iterations):
+                state.metrics.append(_validate(state.average or model, metric, validation, settings.batch_size))
+                if _is_better(state, settings):
+                    state.best, state.best_weights = done, _copy_weights(state.average or model)
+            else:
+                state.metrics.append(state.metrics[-1])
+            if checkpoint is not None and (done % checkpoint.every == 0 or _is_over(state, settings)):
                 state.write(checkpoint.path, run)
             if on_iteration is not None:
-                on_iteration(Progress(step + 1, state.losses[-1], state.metrics[-1]))
+                on_iteration(Progress(done, state.losses[-1], state.metrics[-1]))
     model.load_state_dict(state.best_weights)
     model.eval()
     return TrainingResult(tuple(state.losses), tuple(state.metrics), state.best)
@@ -159,9 +169,9 @@ def _update_average(state: RunState, decay: float) -> None:
 
 
 @torch.no_grad()
-def _validate(model: nn.Module, metric: Metric, validation: TrainingData, chunk: int) -> float:
+def _validate(model: nn.Module, metric: Metric, validation: TrainingData, batch_size: int) -> float:
     model.eval()
-    scores = torch.cat([model(part) for part in torch.split(validation.features, chunk)])
+    scores = torch.cat([model(part) for part in torch.split(validation.features, min(batch_size, SCORED_ROWS))])
     value = float(metric(scores, validation.target, **validation.options()))
     if math.isnan(value):
         raise ValueError(
