@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from taskloss import _checks
 from taskloss.estimators import files
+from taskloss.estimators.batch_size import choose_batch_size
 from taskloss.estimators.ensemble import Ensemble, NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
@@ -96,13 +97,14 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
     def _set_state(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Take over what :meth:`_state` returned, after the ensemble has been read."""
 
-    def _training_settings(self) -> TrainingSettings:
+    def _training_settings(self, problem: Problem, samples: FitData) -> TrainingSettings:
+        batch_size = choose_batch_size(problem.task, samples.target, queries=samples.groups is not None)
         return TrainingSettings(
             iterations=self.max_iter,
             patience=self.patience,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
+            batch_size=batch_size if self.batch_size is None else self.batch_size,
             averaging=self.averaging,
             smoothing=self.smoothing,
         )
@@ -167,7 +169,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
             splits = [tuple(np.flatnonzero(np.isin(samples.units, part)) for part in split) for split in splits]  # type: ignore[misc]
         plan = Plan(
             problem,
-            self._training_settings(),
+            self._training_settings(problem, samples),
             self._network_builder(problem),
             splits,
             [seed + member for member in range(self.members)],

@@ -38,7 +38,9 @@ class EstimatorSettings:
         dropout: share of hidden units that are dropped in each step.
         averaging: decay of a running mean of the weights, 0 for none.
         smoothing: steps are compared by their mean metric over this many steps.
-        batch_size: up to this many samples, each step sees all of them; beyond, it sees stratified batches.
+        batch_size: up to this many samples, each step sees all of them; beyond, it sees stratified batches. None takes 8,192, or
+            as many more, up to 32,768, as it takes for a batch to hold 400 of the rarest class; 32,768 for queries and for
+            metrics of the top of a list.
         scaling: scaling of the columns: ``"quantile"``, ``"standard"`` or ``"none"``. A missing value becomes the middle of its
             column.
         warm_start: continue from the networks of the last fit.
@@ -67,7 +69,7 @@ class EstimatorSettings:
     dropout: float = 0.0
     averaging: float = TrainingSettings.averaging
     smoothing: int = 10
-    batch_size: int = TrainingSettings.batch_size
+    batch_size: int | None = None
     scaling: str = "quantile"
     warm_start: bool = False
     checkpoint: str | Path | None = None

@@ -26,7 +26,7 @@ Criterion = Callable[..., Tensor]
 Metric = Callable[..., Any]
 
 SCORED_ROWS = 4096
-"""Number of validation samples that the network scores at once: few enough for its activations to stay in the processor's cache."""
+"""Number of validation samples that the network scores at once; with more, the activations leave the processor's cache."""
 
 
 class Progress(NamedTuple):
