@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -76,17 +77,18 @@ def fit_boosting(
         objective = lightgbm_objective(metric.task)
         model, _ = train_lightgbm(settings, dataset, BOOSTING_ROUNDS, objective, warm_up=warm_up, **options)
 
-    def scores_of(samples: Subset, trees: int | None = None) -> np.ndarray:
-        return np.asarray(model.predict(samples.features, raw_score=True, num_iteration=trees))
+    def score(features: np.ndarray, **trees: Any) -> np.ndarray:
+        return np.asarray(model.predict(features, raw_score=True, **trees))
 
-    scores = scores_of(test)
-    # Early stopping ignores the warm-up, but the learning curve shows it.
-    warm_up_curve = [validation_metric(scores_of(held_out, trees)) for trees in range(1, warm_up + 1)]
+    scores = score(test.features)
+    # Early stopping ignores the warm-up, but the learning curve shows it: the sums of the first 1, 2, ... trees.
+    single = [score(held_out.features, start_iteration=tree, num_iteration=1) for tree in range(warm_up)]
+    warm_up_curve = [validation_metric(partial) for partial in itertools.accumulate(single)]
     return MethodResult(
         scores=scores,
         # Only the log loss gives scores that are log-odds.
         probabilities=expit(scores) if method == LIGHTGBM and training.groups is None else None,
-        threshold=_threshold(metric, scores_of(held_out), held_out),
+        threshold=_threshold(metric, score(held_out.features), held_out),
         validation_metric=warm_up_curve + curve,
         best_step=warm_up + int(np.argmax(curve)) + 1,
     )
