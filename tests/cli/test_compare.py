@@ -80,6 +80,8 @@ def test_record_is_complete(finished):
         assert run["others"]["average precision"] == run["value"]
         assert (run["thresholds"] is not None) == (run["seed"] == 0)
         assert len(run["steps"]) == len(run["learning"])
+        assert [effect["column"] for effect in run["effects"]] == ["amount", "age", "branch"], "one each, whatever its encoding"
+    assert "<h2>Feature effects" in (finished[1] / "index.html").read_text()
 
 
 def without_seconds(text: str) -> dict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloss.report import Comparison, DataCard, Feature, Run, describe_curves, describe_thresholds, thin_curve
+from taskloss.report import Comparison, DataCard, Feature, FeatureEffect, Run, describe_curves, describe_thresholds, thin_curve
 
 METHODS = {
     "cross-entropy": "binary cross-entropy of the scores",
@@ -13,11 +13,12 @@ METHODS = {
     "hinge": "structured hinge loss",
     "LightGBM": "gradient boosting of trees",
 }
+EFFECTS = {"branch": 0.002, "amount": 0.2, "a column whose name is much longer than the names of columns usually are": 0.05}
 
 
 def simulated(*, splits: int = 4, shift: float = 0.3, **changes) -> Comparison:
     """Simulate scores of two normally distributed classes; ``shift`` is the advantage of the direct methods."""
-    rng = np.random.default_rng(0)
+    rng, other = np.random.default_rng(0), np.random.default_rng(1)
     runs = []
     for seed in range(splits):
         target = (np.arange(600) < 60).astype(np.int64)
@@ -30,7 +31,11 @@ def simulated(*, splits: int = 4, shift: float = 0.3, **changes) -> Comparison:
             )
             thresholds = describe_thresholds(scores, target, 1.7 if index % 2 else None) if seed == 0 else None
             value = float(np.mean(curves.precision))
-            runs.append(Run(method, seed, value, {"ROC AUC": 0.9}, steps, learning, 120, 1.5, curves, thresholds))
+            effects = tuple(
+                FeatureEffect(name, round(size + 0.01 * draw, 6), 3)
+                for (name, size), draw in zip(EFFECTS.items(), other.normal(size=len(EFFECTS)), strict=True)
+            )
+            runs.append(Run(method, seed, value, {"ROC AUC": 0.9}, steps, learning, 120, 1.5, curves, thresholds, effects))
     fields = {
         "metric": "average precision",
         "data": DataCard(

@@ -8,10 +8,13 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from taskloss.report import as_json, read_results, split_rows, summarize, summary_rows, write_report
+from taskloss.report.effects import column_effects
 from taskloss.report.page import render_page
+from taskloss.report.summary import as_points
 from tests.report.sample import simulated
 
 VOID = {"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
@@ -88,8 +91,35 @@ def test_page_shows_verdict_tables_settings_and_command():
         "0.5 to 120, median 17",
     ):
         assert words in page
-    for heading in ("Precision and recall", "ROC", "Learning curves", "Calibration", "Choose a threshold", "Differences to"):
+    headings = ("Precision and recall", "ROC", "Learning curves", "Calibration", "Choose a threshold", "Differences to")
+    for heading in (*headings, "Feature effects"):
         assert f"<h2>{heading}" in page
+
+
+def test_feature_effects_have_intervals_over_the_splits():
+    first, *_, last = column_effects(RECORDS, "direct")
+    assert (first.column, last.column) == ("amount", "branch"), "the largest first"
+    falls = [next(effect.fall for effect in run.effects if effect.column == "amount") for run in RECORDS.runs_of("direct")]
+    assert first.falls == tuple(falls)
+    assert first.mean == pytest.approx(np.mean(falls))
+    # Nadeau and Bengio: four splits, 40% test samples.
+    half_width = 3.182446 * np.std(falls, ddof=1) * np.sqrt(1 / 4 + 0.4 / 0.6)
+    assert first.interval == pytest.approx((first.mean - half_width, first.mean + half_width))
+    assert last.interval[0] < 0 < last.interval[1]
+    page = render_page(RECORDS)
+    low, high = map(as_points, first.interval)
+    assert ["amount", as_points(first.mean), f"{low} to {high}"] in outline_of(page).cells
+    assert "each the mean of 3 shuffles" in page
+
+
+def test_page_without_feature_effects():
+    """Older results, and tables with too many columns, have none."""
+    runs = tuple(dataclasses.replace(run, effects=()) for run in RECORDS.runs)
+    page = render_page(dataclasses.replace(RECORDS, runs=runs))
+    outline_of(page)
+    assert "Feature effects" not in page
+    one_is_missing = (dataclasses.replace(RECORDS.runs[0], effects=()), *RECORDS.runs[1:])
+    assert column_effects(dataclasses.replace(RECORDS, runs=one_is_missing), RECORDS.runs[0].method) == []
 
 
 def test_page_escapes_what_it_is_given():
@@ -104,7 +134,15 @@ def test_page_escapes_what_it_is_given():
         methods=methods,
         baseline="cross-entropy" + evil,
         contender="direct" + evil,
-        runs=tuple(dataclasses.replace(run, method=run.method + evil, others={evil: 0.5}) for run in RECORDS.runs),
+        runs=tuple(
+            dataclasses.replace(
+                run,
+                method=run.method + evil,
+                others={evil: 0.5},
+                effects=tuple(dataclasses.replace(effect, column=effect.column + evil) for effect in run.effects),
+            )
+            for run in RECORDS.runs
+        ),
         settings={evil: evil},
         command=evil,
         versions={"taskloss": evil, evil: evil},

@@ -91,6 +91,7 @@ def fit_boosting(
         threshold=_threshold(metric, score(held_out.features), held_out),
         validation_metric=warm_up_curve + curve,
         best_step=warm_up + int(np.argmax(curve)) + 1,
+        score=score,
     )
 
 

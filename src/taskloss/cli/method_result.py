@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +24,11 @@ class MethodResult(NamedTuple):
     """The metric on the validation samples after each step."""
     best_step: int
     """The step whose weights were kept, counted from 1."""
+    score: Callable[[np.ndarray], np.ndarray]
+    """Function from the features of other samples, shape ``(n, features)``, to their scores."""
 
-    def value(self, metric: Metric, test: Subset) -> float:
-        """Return a metric on the test samples; a metric of decisions uses the threshold."""
-        scores = self.scores - (self.threshold or 0.0) if metric.judges_decisions else self.scores
-        return metric.value(scores, test.target, test.groups)
+    def value(self, metric: Metric, test: Subset, scores: np.ndarray | None = None) -> float:
+        """Return a metric of the test samples, or of others and their ``scores``; a metric of decisions uses the threshold."""
+        scores = self.scores if scores is None else scores
+        shift = (self.threshold or 0.0) if metric.judges_decisions else 0.0
+        return metric.value(scores - shift, test.target, test.groups)

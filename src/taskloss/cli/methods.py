@@ -111,13 +111,14 @@ def _fit_network(
     validation_metric = mean_curve([result.metrics for result in estimator.history_])
     best_step = round(float(np.mean([result.best_iteration for result in estimator.history_])))
     if queries:
-        return MethodResult(estimator.predict(test.features), None, None, validation_metric, best_step)
+        return MethodResult(estimator.predict(test.features), None, None, validation_metric, best_step, estimator.predict)
     return MethodResult(
         scores=estimator.decision_function(test.features),
         probabilities=estimator.predict_proba(test.features)[:, 1],
         threshold=0.0,  # The decision function is shifted so that the threshold chosen on held-out samples is zero.
         validation_metric=validation_metric,
         best_step=best_step,
+        score=estimator.decision_function,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ import torch
 
 from taskloss.cli.data import TableSamples
 from taskloss.cli.errors import BAD_DATA, CommandError
+from taskloss.cli.feature_effects import measure_effects
 from taskloss.cli.journal import Journal
 from taskloss.cli.method_table import BASELINE, CONTENDER
 from taskloss.cli.methods import Plan
@@ -153,6 +155,8 @@ def train_and_test(
     queries = test.groups is not None
     steps, learning = thin_curve(result.validation_metric)
     others = [parse_metric(name, queries=queries) for name in (OTHER_METRICS_OF_QUERIES if queries else OTHER_METRICS)]
+    with single_thread():
+        effects = measure_effects(result.score, functools.partial(result.value, plan.metric), test, seed)
     with_thresholds = not queries and seed == plan.seed
     return method, Run(
         method=method,
@@ -165,6 +169,7 @@ def train_and_test(
         seconds=round(seconds, 3),
         curves=None if queries else describe_curves(result.scores, test.target, result.probabilities),
         thresholds=describe_thresholds(result.scores, test.target, result.threshold) if with_thresholds else None,
+        effects=effects,
     )
 
 

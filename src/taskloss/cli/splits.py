@@ -24,10 +24,13 @@ class Subset(NamedTuple):
     """0/1, or grades where there are queries; shape ``(n,)``, int64."""
     groups: np.ndarray | None
     """The query of each sample, shape ``(n,)``, int64; None for two classes."""
+    columns: tuple[str, ...] = ()
+    """The column of the table that each feature was made from."""
 
     def take(self, rows: np.ndarray) -> Subset:
         """Return the samples at these indices."""
-        return Subset(self.features[rows], self.target[rows], None if self.groups is None else self.groups[rows])
+        groups = None if self.groups is None else self.groups[rows]
+        return self._replace(features=self.features[rows], target=self.target[rows], groups=groups)
 
 
 def check_size(samples: TableSamples) -> None:
@@ -65,5 +68,7 @@ def split_samples(samples: TableSamples, seed: int) -> tuple[Subset, Subset]:
     The encoder takes medians and categories from the training samples only.
     """
     training, test = split_rows(samples.target, samples.groups, TEST_FRACTION, seed)
-    encoded = Subset(samples.features(training), samples.target, samples.groups)
+    encoder = samples.encoder.refit(samples.table.take(training))
+    columns = tuple(rule.name for rule in encoder.rules for _ in rule.feature_names())
+    encoded = Subset(encoder.encode(samples.table), samples.target, samples.groups, columns)
     return encoded.take(training), encoded.take(test)

@@ -5,7 +5,7 @@ It may import ``taskloss._storage``, numpy, scipy and jinja2, and nothing else o
 
 from taskloss.report.curves import describe_curves, describe_thresholds, precision_at_positives, thin_curve
 from taskloss.report.files import as_json, read_results, write_report
-from taskloss.report.records import Bin, Comparison, Curves, DataCard, Feature, Run, Thresholds
+from taskloss.report.records import Bin, Comparison, Curves, DataCard, Feature, FeatureEffect, Run, Thresholds
 from taskloss.report.rows import Row, split_rows, summary_rows
 from taskloss.report.summary import Contrast, Summary, summarize
 
@@ -16,6 +16,7 @@ __all__ = [
     "Curves",
     "DataCard",
     "Feature",
+    "FeatureEffect",
     "Row",
     "Run",
     "Summary",

@@ -8,9 +8,13 @@ import numpy as np
 from markupsafe import Markup
 
 from taskloss.report.curves import FALSE_POSITIVE_RATES
+from taskloss.report.effects import ColumnEffect
 from taskloss.report.records import Comparison, Curves, Run, Thresholds
 from taskloss.report.summary import as_percent, as_points, summarize
-from taskloss.report.svg import Axis, Chart, unit_axis
+from taskloss.report.svg import BOTTOM, TOP, Axis, Chart, unit_axis
+
+MAX_NAME = 44
+"""Largest number of characters of a column's name in a chart."""
 
 
 def _curves(comparison: Comparison, method: str) -> list[Curves]:
@@ -91,6 +95,30 @@ def differences(comparison: Comparison) -> Markup:
         for value in contrast.differences:
             chart.dot(100 * value, row - 0.16, f"dot small faint s{series}", as_points(value))
         chart.dot(100 * contrast.mean, row, f"dot s{series}", f"{method}: {as_points(contrast.mean)}")
+    return chart.render()
+
+
+def effects(method: str, series: int, columns: Sequence[ColumnEffect]) -> Markup:
+    """Draw the effects of columns, the largest at the top: a small dot per split, a large dot and a bar for mean and interval."""
+    # Where there are few splits, intervals are far wider than the values; they end at the edge of the chart.
+    falls = [100 * value for effect in columns for value in effect.falls]
+    reach = max(map(abs, falls), default=1.0)
+    ends = [100 * end for effect in columns for end in effect.interval if abs(100 * end) <= 2 * reach]
+    chart = Chart(
+        Axis.around([0.0, *falls, *ends], "points that the metric falls"),
+        Axis(0.0, float(len(columns)), ""),
+        f"Effects of the columns on {method}, with intervals",
+        height=TOP + BOTTOM + 36 * len(columns),
+    )
+    chart.line([0, 0], [0, len(columns)], "zero")
+    for index, effect in enumerate(columns):
+        row = len(columns) - index - 0.7
+        name = effect.column if len(effect.column) <= MAX_NAME else effect.column[: MAX_NAME - 1] + "\u2026"
+        chart.text(chart.x.low, row + 0.35, name, "name")
+        chart.line([100 * value for value in effect.interval], [row, row], f"line s{series}")
+        for value in effect.falls:
+            chart.dot(100 * value, row, f"dot small faint s{series}", f"{effect.column}: {as_points(value)}")
+        chart.dot(100 * effect.mean, row, f"dot s{series}", f"{effect.column}: {as_points(effect.mean)}")
     return chart.render()
 
 

@@ -10,9 +10,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskloss.report import figures
+from taskloss.report.effects import column_effects, explained_methods
 from taskloss.report.records import Comparison, Thresholds
 from taskloss.report.rows import other_rows, split_rows, summary_rows
 from taskloss.report.summary import CONFIDENCE, as_percent, as_points, summarize
+
+EFFECTS_DRAWN = 12
+"""Number of columns in the chart of feature effects; a table has the rest."""
 
 
 def render_page(comparison: Comparison) -> str:
@@ -42,6 +46,8 @@ def render_page(comparison: Comparison) -> str:
         charts=_charts(comparison),
         histograms=[(run.method, figures.histogram(run.method, counts)) for run, counts in explored],
         explorer=[_explorer(run.method, counts) for run, counts in explored],
+        effects=_effects(comparison),
+        repeats=_repeats(comparison),
         style=_asset("page.css"),
         script=_asset("page.js"),
     )
@@ -74,6 +80,26 @@ def _charts(comparison: Comparison) -> list[tuple[str, Markup, str]]:
         caption = "Ten bins of test samples with the same expected number of positives, pooled over the splits. Dotted: perfect."
         charts.append(("Calibration", picture, caption))
     return charts
+
+
+def _effects(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return method, picture and rows of the table for each method whose feature effects are shown."""
+    shown = []
+    for method in explained_methods(comparison):
+        columns = column_effects(comparison, method)
+        if columns:
+            series = list(comparison.methods).index(method)
+            picture = figures.effects(method, series, columns[:EFFECTS_DRAWN])
+            shown.append({"method": method, "picture": picture, "columns": columns})
+    return shown
+
+
+def _repeats(comparison: Comparison) -> str:
+    """Return the number of shuffles of a column on each split, in words."""
+    counts = sorted({effect.repeats for run in comparison.runs for effect in run.effects})
+    if len(counts) > 1:
+        return f"{counts[0]} to {counts[-1]} shuffles"
+    return f"{counts[0]} shuffles" if counts and counts[0] > 1 else "one shuffle"
 
 
 def _explorer(method: str, counts: Thresholds) -> dict[str, Any]:

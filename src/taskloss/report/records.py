@@ -55,6 +55,17 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class FeatureEffect:
+    """The effect of a column on the metric of a run."""
+
+    column: str
+    fall: float
+    """By how much the metric falls if the values of the column are shuffled among the test samples; the mean over the repeats."""
+    repeats: int
+    """Number of shuffles."""
+
+
+@dataclass(frozen=True)
 class Run:
     """A model trained by one method on the split of one seed, and its results on the test samples."""
 
@@ -75,6 +86,8 @@ class Run:
     """None for queries, where the samples are not one list."""
     thresholds: Thresholds | None = None
     """Only for the first split; None for queries."""
+    effects: tuple[FeatureEffect, ...] = ()
+    """One per column of the table; empty if they were not measured."""
 
 
 @dataclass(frozen=True)

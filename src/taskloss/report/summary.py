@@ -56,7 +56,7 @@ def summarize(comparison: Comparison) -> Summary:
     scores = {method: np.array([run.value for run in comparison.runs_of(method)]) for method in comparison.methods}
     overlap = comparison.test_fraction / (1 - comparison.test_fraction)
     others = [method for method in comparison.methods if method != comparison.baseline]
-    contrasts = [_contrast(scores[method] - scores[comparison.baseline], overlap) for method in others]
+    contrasts = [resampled_t_test(scores[method] - scores[comparison.baseline], overlap) for method in others]
     adjusted = holm([contrast.p_value for contrast in contrasts])
     by_method = {
         method: Contrast(**{**vars(contrast), "adjusted_p": value})
@@ -75,7 +75,7 @@ def summarize(comparison: Comparison) -> Summary:
     )
 
 
-def _contrast(differences: np.ndarray, overlap: float) -> Contrast:
+def resampled_t_test(differences: np.ndarray, overlap: float) -> Contrast:
     """Apply the corrected resampled t-test (Nadeau and Bengio, *Inference for the generalization error*, 2003).
 
     The splits of different seeds share most of their samples, so their differences are correlated, and the plain paired t-test
