@@ -31,7 +31,8 @@ class TrainingData(NamedTuple):
 
     def rows(self, index: Tensor) -> TrainingData:
         """Return the samples of these indices."""
-        return TrainingData(*(None if part is None else part[index] for part in self))  # type: ignore[arg-type]
+        # index_select copies rows several times faster than indexing does.
+        return TrainingData(*(None if part is None else part.index_select(0, index) for part in self))  # type: ignore[arg-type]
 
     def options(self) -> dict[str, Tensor]:
         """Return the keyword arguments of criteria and metrics besides scores and target; queries have one weight each."""
