@@ -31,7 +31,7 @@ def build_mlp(
     width = features
     with seeded(seed, torch.device("cpu")):
         for next_width in hidden:
-            layers += [nn.Linear(width, next_width), nn.ReLU()]
+            layers += [nn.Linear(width, next_width), nn.ReLU(inplace=True)]
             if dropout:
                 layers.append(nn.Dropout(dropout))
             width = next_width
