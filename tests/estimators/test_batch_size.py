@@ -40,9 +40,11 @@ def size_of_steps(estimator: type, rows: int, share: float, **settings) -> int:
 
 def test_steps_of_a_large_table_see_batches():
     size = size_of_steps(TaskLossClassifier, 25_000, 0.1)
-    assert size == 20_000 // 3 + 1, "four fifths of the rows, in batches of at most 8,192"
-    size = size_of_steps(TaskLossClassifier, 25_000, 0.02)
+    assert size == 20_000 / 5, "four fifths of the rows, in batches of at most 4,096"
+    size = size_of_steps(TaskLossClassifier, 25_000, 0.01)
     assert size == 20_000, "where positives are rare, a batch would hold too few"
+    size = size_of_steps(TaskLossClassifier, 20_000, 0.1)
+    assert size == 16_000, "a table that is not large"
     size = size_of_steps(TaskLossClassifier, 25_000, 0.1, batch_size=5_000)
     assert size == 5_000
     size = size_of_steps(TaskLossRanker, 25_000, 0.1)
@@ -56,8 +58,8 @@ def test_metrics_of_the_top_of_a_list_get_large_batches(task):
 
 def test_the_rarest_class_or_label_decides():
     classes = torch.tensor([0] * 50_000 + [1] * 40_000 + [2] * 2_000)
-    assert choose_batch_size(tl.MultiClass(), classes, queries=False) == 400 * 92_000 // 2_000
+    assert choose_batch_size(tl.MultiClass(), classes, queries=False) == 200 * 92_000 // 2_000
     labels = torch.stack([torch.arange(90_000) % 3 == 0, torch.arange(90_000) % 30 == 0], 1).long()
-    assert choose_batch_size(tl.FScore(), labels, queries=False) == 12_000
+    assert choose_batch_size(tl.FScore(), labels, queries=False) == 6_000
     assert choose_batch_size(tl.FScore(), labels[:, :1], queries=False) == SMALL_BATCH
-    assert choose_batch_size(tl.FScore(), torch.zeros(10, 2), queries=False) == SMALL_BATCH
+    assert choose_batch_size(tl.FScore(), torch.zeros(100_000, 2), queries=False) == LARGE_BATCH

@@ -16,7 +16,7 @@ from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
 from taskloss.cli.time_left import TrainingClock
 from taskloss.estimators import LOSSES_BY_METHOD, TaskLossClassifier, TaskLossRanker
-from taskloss.estimators.batch_size import LARGE_BATCH, RAREST_PER_BATCH, SMALL_BATCH
+from taskloss.estimators.batch_size import FULL_BATCH, LARGE_BATCH, RAREST_PER_BATCH, SMALL_BATCH
 from taskloss.estimators.problem import Problem
 from taskloss.training import Progress
 
@@ -160,8 +160,9 @@ def describe_settings(settings: dict[str, Any]) -> dict[str, str]:
         f"units, ReLU; each holds out one of {model.folds} folds of the training samples for early stopping",
         "Features": f"scaling: {model.scaling}, fitted on the training samples",
         "Optimizer": f"AdamW, learning rate {model.learning_rate}, weight decay {model.weight_decay}",
-        "Batches": f"all samples; of many, stratified batches of {SMALL_BATCH:,}, or as many more (up to {LARGE_BATCH:,}) as it "
-        f"takes to have {RAREST_PER_BATCH} of the rarer class; {LARGE_BATCH:,} for queries and metrics of the top of a list",
+        "Batches": f"each step sees all samples; of more than {FULL_BATCH:,} it sees {SMALL_BATCH:,}, or as many more (up to "
+        f"{LARGE_BATCH:,}) as it takes to have {RAREST_PER_BATCH} of the rarer class; {LARGE_BATCH:,} for queries and metrics of "
+        "the top of a list",
         "Stopping": f"after {model.max_iter} steps, or after {model.patience} steps without a better validation metric",
         "Epsilon": f"{model.epsilon:g}, for the direct losses",
         "Threshold": "the best one for the metric on held-out training samples",

@@ -12,8 +12,10 @@ from taskloss import tasks
 from taskloss.tasks.labeling import LabelingTask
 from taskloss.training import TrainingSettings
 
-SMALL_BATCH, LARGE_BATCH = 8_192, TrainingSettings.batch_size
-RAREST_PER_BATCH = 400
+FULL_BATCH = 20_000
+"""Up to this many samples in all, each step sees all of its network's."""
+SMALL_BATCH, LARGE_BATCH = 4_096, TrainingSettings.batch_size
+RAREST_PER_BATCH = 200
 """Samples of the rarest class that a batch should hold."""
 
 WHOLE_LIST = (tasks.AveragePrecision, tasks.ROCAUC, LabelingTask, tasks.MultiClass, tasks.TopKError)
@@ -21,17 +23,17 @@ WHOLE_LIST = (tasks.AveragePrecision, tasks.ROCAUC, LabelingTask, tasks.MultiCla
 
 
 def choose_batch_size(task: tasks.Task, target: Tensor, *, queries: bool) -> int:
-    """Return the number of samples up to which each step sees all of them, and that of a batch beyond.
+    """Return the largest number of samples of a step, for all these training samples together.
 
     >>> import torch
     >>> for share in (10, 40, 1000):                                                 # positives: 10%, 2.5%, 0.1%
     ...     target = (torch.arange(100_000) % share == 0).long()
     ...     print(choose_batch_size(tasks.AveragePrecision(), target, queries=False))
-    8192
-    16000
+    4096
+    8000
     32768
     """
-    if queries or not isinstance(task, WHOLE_LIST):
+    if queries or not isinstance(task, WHOLE_LIST) or len(target) <= FULL_BATCH:
         return LARGE_BATCH
     needed = -(-RAREST_PER_BATCH * len(target) // max(_rarest(target), 1))
     return min(max(SMALL_BATCH, needed), LARGE_BATCH)

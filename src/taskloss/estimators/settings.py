@@ -38,9 +38,9 @@ class EstimatorSettings:
         dropout: share of hidden units that are dropped in each step.
         averaging: decay of a running mean of the weights, 0 for none.
         smoothing: steps are compared by their mean metric over this many steps.
-        batch_size: up to this many samples, each step sees all of them; beyond, it sees stratified batches. None takes 8,192, or
-            as many more, up to 32,768, as it takes for a batch to hold 400 of the rarest class; 32,768 for queries and for
-            metrics of the top of a list.
+        batch_size: up to this many samples, each step sees all of them; beyond, it sees stratified batches. None takes 32,768
+            for up to 20,000 samples in all, for queries and for metrics of the top of a list; else 4,096, or as many more, up to
+            32,768, as it takes for a batch to hold 200 of the rarest class.
         scaling: scaling of the columns: ``"quantile"``, ``"standard"`` or ``"none"``. A missing value becomes the middle of its
             column.
         warm_start: continue from the networks of the last fit.
