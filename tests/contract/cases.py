@@ -46,13 +46,24 @@ TASKS: dict[str, tl.Task] = {**{name: cls() for name, cls in tl.tasks.registered
 SAMPLE_AXES: dict[str, tuple[int, ...]] = {"class": (6,), "structure": (3, 3)}
 
 
-def _over(tasks: dict[str, tl.Task]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in tasks.items()])
+def tasks_that(*, take: tuple[str, ...] = (), kinds: tuple[str, ...] = (), one_score: bool = False) -> pytest.MarkDecorator:
+    """Run a test for the tasks that take these options of a call, with these kinds of target, with one score per sample.
+
+    Tasks to which a test cannot apply are left out, not skipped; that they refuse the options is tested.
+    """
+    chosen = {
+        name: task
+        for name, task in TASKS.items()
+        if task.options.issuperset(take)
+        and (not kinds or task.target_kind in kinds)
+        and not (one_score and task.target_kind in SAMPLE_AXES)
+    }
+    return pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in chosen.items()])
 
 
-every_task = _over(TASKS)
-every_labeling_task = _over({name: task for name, task in TASKS.items() if task.target_kind == "labels"})
-every_item_task = _over({name: task for name, task in TASKS.items() if task.target_kind in SAMPLE_AXES})
+every_task = tasks_that()
+every_labeling_task = tasks_that(kinds=("labels",))
+every_item_task = tasks_that(kinds=tuple(SAMPLE_AXES))
 every_loss = pytest.mark.parametrize("make_loss", [pytest.param(make, id=name) for name, make in LOSSES.items()])
 
 
@@ -102,16 +113,3 @@ def value_and_gradient(
     assert leaf.grad is not None
     assert leaf.grad.shape == scores.shape
     return value.detach(), leaf.grad
-
-
-def needs(task: tl.Task, *options: str) -> None:
-    """Skip a form of call that this kind of task does not have; the refusal itself is tested."""
-    for option in options:
-        if option not in task.options:
-            pytest.skip(f"{type(task).__name__} has no {option}")
-
-
-def needs_one_score_a_sample(task: tl.Task) -> None:
-    """Skip what makes sense only where scores and target have one shape."""
-    if task.target_kind in SAMPLE_AXES:
-        pytest.skip(f"{type(task).__name__} has several scores a sample")

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.contract.cases import every_loss, every_task, example, needs, needs_one_score_a_sample
+from tests.contract.cases import every_loss, every_task, example, tasks_that
 
-pytestmark = [every_task, every_loss]
+pytestmark = every_loss
 
 
+@every_task
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_scores_that_are_not_finite(task, make_loss, bad):
     scores, target = example(task, (6, 4))
@@ -20,6 +21,7 @@ def test_scores_that_are_not_finite(task, make_loss, bad):
         make_loss(task)(scores, target)
 
 
+@every_task
 def test_not_tensors(task, make_loss):
     scores, target = example(task)
     with pytest.raises(TypeError, match="scores must be a torch.Tensor, got list"):
@@ -32,8 +34,8 @@ def test_not_tensors(task, make_loss):
         make_loss(task)(scores, scores.clone().requires_grad_())
 
 
+@tasks_that(one_score=True)
 def test_shapes(task, make_loss):
-    needs_one_score_a_sample(task)
     scores, target = example(task)
     with pytest.raises(ValueError, match=r"\(30, 1\).*\(30,\).*squeeze\(-1\)"):
         make_loss(task)(scores[:, None], target)
@@ -43,9 +45,8 @@ def test_shapes(task, make_loss):
         make_loss(task)(scores[0], target[0])
 
 
+@tasks_that(kinds=("binary", "labels"))
 def test_binary_targets(task, make_loss):
-    if task.target_kind not in ("binary", "labels"):
-        pytest.skip("not a 0/1 target")
     scores, target = example(task)
     for wrong, advice in (
         (2, "binary"),
@@ -59,8 +60,8 @@ def test_binary_targets(task, make_loss):
             make_loss(task)(scores, marked if wrong not in (2, -1) else marked.long())
 
 
+@tasks_that(take=("groups",))
 def test_groups(task, make_loss):
-    needs(task, "groups")
     scores, target = example(task)
     with pytest.raises(ValueError, match=r"\(3,\).*30 samples.*group sizes.*repeat_interleave"):
         make_loss(task)(scores, target, groups=torch.tensor([10, 10, 10]))
@@ -70,9 +71,8 @@ def test_groups(task, make_loss):
         make_loss(task)(scores, target, groups=np.array(["a"] * 30, dtype=object))
 
 
+@tasks_that(take=("weight",), one_score=True)
 def test_weights(task, make_loss):
-    needs(task, "weight")
-    needs_one_score_a_sample(task)
     scores, target = example(task)
     with pytest.raises(ValueError, match=r"\(30,\).*shape \(\).*each sample"):
         make_loss(task)(scores, target, weight=torch.ones(30))
@@ -82,8 +82,8 @@ def test_weights(task, make_loss):
         make_loss(task)(scores, target, weight=torch.tensor(1.0, requires_grad=True))
 
 
+@tasks_that(take=("num_relevant",))
 def test_num_relevant(task, make_loss):
-    needs(task, "num_relevant")
     scores, target = example(task)
     with pytest.raises(ValueError, match="num_relevant is 1 for ranking 0"):
         make_loss(task)(scores, target, num_relevant=1)
@@ -93,6 +93,7 @@ def test_num_relevant(task, make_loss):
         make_loss(task)(scores, target, num_relevant=[40, 40])
 
 
+@every_task
 def test_settings(task, make_loss):
     scores, target = example(task)
     with pytest.raises(ValueError, match="reduction='max'"):
@@ -102,7 +103,11 @@ def test_settings(task, make_loss):
     for wrong in ("a", -1.0, True):
         with pytest.raises(TypeError, match="ignore_index must be an integer or None"):
             make_loss(task)(scores, target, ignore_index=wrong)
-    needs(task, "dim")
+
+
+@tasks_that(take=("dim",))
+def test_axes(task, make_loss):
+    scores, target = example(task)
     with pytest.raises(ValueError, match="dim=1 is out of range"):
         make_loss(task, dim=1)(scores, target)
     for wrong in ("0", (0, "1"), True, 0.0):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.contract.cases import every_loss, every_task, example, needs, needs_one_score_a_sample, value_and_gradient
+from tests.contract.cases import every_loss, every_task, example, tasks_that, value_and_gradient
 
-pytestmark = [every_task, every_loss]
+pytestmark = every_loss
 
 
 def apart(loss, task_inputs):
@@ -16,8 +16,8 @@ def apart(loss, task_inputs):
     return torch.stack([value for value, _ in pairs]), [gradient for _, gradient in pairs]
 
 
+@tasks_that(one_score=True)
 def test_columns_are_separate_rankings(task, make_loss):
-    needs_one_score_a_sample(task)
     scores, target = example(task, (20, 5))
     values, gradients = apart(make_loss(task), [(scores[:, k], target[:, k]) for k in range(5)])
     together, gradient = value_and_gradient(make_loss(task, reduction="none"), scores, target)
@@ -31,9 +31,9 @@ def test_columns_are_separate_rankings(task, make_loss):
     torch.testing.assert_close(total_gradient, gradient)
 
 
+@tasks_that(take=("dim",))
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])
 def test_dim_is_the_ranked_axis(task, make_loss, dim):
-    needs(task, "dim")
     scores, target = example(task, (6, 5, 4), seed=1)
     moved = scores.movedim(dim, 0).reshape(scores.shape[dim], -1), target.movedim(dim, 0).reshape(scores.shape[dim], -1)
     expected, expected_gradient = value_and_gradient(make_loss(task, reduction="none"), *moved)
@@ -44,9 +44,9 @@ def test_dim_is_the_ranked_axis(task, make_loss, dim):
     torch.testing.assert_close(gradient.movedim(dim, 0).reshape(scores.shape[dim], -1), expected_gradient)
 
 
+@tasks_that(take=("dim",))
 @pytest.mark.parametrize("dim", [(1, 2), (0, 2), (-1, 0), (0, 1, 2)])
 def test_several_axes_make_one_item(task, make_loss, dim):
-    needs(task, "dim")
     scores, target = example(task, (4, 5, 6), seed=7)
     axes = sorted(axis % 3 for axis in dim)
     others = [axis for axis in range(3) if axis not in axes]
@@ -57,8 +57,8 @@ def test_several_axes_make_one_item(task, make_loss, dim):
     torch.testing.assert_close(gradient.permute(*others, *axes).reshape(rows[0].shape), expected_gradient)
 
 
+@tasks_that(take=("groups",))
 def test_groups_are_separate_rankings_in_sorted_order(task, make_loss):
-    needs(task, "groups")
     scores, target = example(task, (60,), seed=2)
     groups = torch.tensor([40, -3, 7, 10**15])[torch.randint(4, (60,), generator=torch.Generator().manual_seed(0))]
     members = [groups == name for name in sorted(set(groups.tolist()))]
@@ -71,8 +71,8 @@ def test_groups_are_separate_rankings_in_sorted_order(task, make_loss):
     torch.testing.assert_close(mean, values.mean())
 
 
+@tasks_that(take=("groups",))
 def test_groups_of_columns(task, make_loss):
-    needs(task, "groups")
     scores, target = example(task, (24, 3), seed=3)
     groups = torch.arange(24) % 2
     values, _ = value_and_gradient(make_loss(task, reduction="none"), scores, target, groups=groups)
@@ -82,8 +82,8 @@ def test_groups_of_columns(task, make_loss):
         torch.testing.assert_close(values[g], expected)
 
 
+@tasks_that(take=("ignore_index",))
 def test_ignored_samples_do_not_exist(task, make_loss):
-    needs(task, "ignore_index")
     scores, target = example(task, (40,), seed=4)
     ignored = torch.arange(40) % 5 == 2
     marked = target.long().masked_fill(ignored, -100)
@@ -98,8 +98,14 @@ def test_ignored_samples_do_not_exist(task, make_loss):
     assert torch.equal(again, value)
 
 
+@tasks_that(
+    take=(
+        "ignore_index",
+        "groups",
+        "dim",
+    )
+)
 def test_padded_matrix_equals_groups(task, make_loss):
-    needs(task, "ignore_index", "groups", "dim")
     scores, target = example(task, (4, 10), seed=5)
     lengths = torch.tensor([10, 4, 7, 2])
     real = torch.arange(10) < lengths[:, None]
@@ -112,9 +118,8 @@ def test_padded_matrix_equals_groups(task, make_loss):
     torch.testing.assert_close(row_gradient[real], group_gradient)
 
 
+@tasks_that(take=("weight",), one_score=True)
 def test_weights_make_a_weighted_mean(task, make_loss):
-    needs(task, "weight")
-    needs_one_score_a_sample(task)
     scores, target = example(task, (20, 3), seed=6)
     weight = torch.tensor([2.0, 0.0, 1.0])
     values, gradient = value_and_gradient(make_loss(task, reduction="none"), scores, target)
@@ -128,6 +133,7 @@ def test_weights_make_a_weighted_mean(task, make_loss):
     assert (no_gradient == 0).all()
 
 
+@every_task
 def test_functional_form_equals_the_module(task, make_loss):
     import taskloss.functional as F
 
@@ -139,6 +145,7 @@ def test_functional_form_equals_the_module(task, make_loss):
     assert torch.equal(functions[name](scores, target, task, **settings), loss(scores, target))
 
 
+@every_task
 def test_an_option_that_the_task_cannot_honour_is_refused(task, make_loss):
     scores, target = example(task)
     values = {"groups": torch.zeros(30, dtype=torch.long), "num_relevant": 30, "weight": torch.tensor(1.0)}

@@ -8,13 +8,14 @@ import pickle
 import pytest
 import torch
 
-from tests.contract.cases import every_loss, every_task, example, needs_one_score_a_sample, scores_shape, value_and_gradient
+from tests.contract.cases import every_loss, every_task, example, scores_shape, tasks_that, value_and_gradient
 
-pytestmark = [every_task, every_loss]
+pytestmark = every_loss
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
+@every_task
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_any_float_dtype(task, make_loss, dtype, device):
@@ -29,17 +30,17 @@ def test_any_float_dtype(task, make_loss, dtype, device):
     torch.testing.assert_close(gradient, expected_gradient.to(dtype))
 
 
+@tasks_that(kinds=("binary", "labels"))
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.bfloat16])
 def test_any_target_dtype(task, make_loss, dtype):
     scores, target = example(task)
-    if task.target_kind not in ("binary", "labels"):
-        pytest.skip("only 0/1 targets fit every dtype")
     expected = value_and_gradient(make_loss(task), scores, target)
     given = value_and_gradient(make_loss(task), scores, target.to(dtype))
     assert torch.equal(given[0], expected[0])
     assert torch.equal(given[1], expected[1])
 
 
+@every_task
 def test_non_contiguous_input(task, make_loss):
     scores, target = example(task, (20, 4))
     expected = value_and_gradient(make_loss(task), scores, target)
@@ -52,6 +53,7 @@ def test_non_contiguous_input(task, make_loss):
     assert torch.equal(leaf.grad, expected[1])
 
 
+@every_task
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_order_of_samples_does_not_matter(task, make_loss, ties, dtype):
@@ -65,8 +67,8 @@ def test_the_order_of_samples_does_not_matter(task, make_loss, ties, dtype):
         assert torch.equal(shuffled_gradient, gradient[order])
 
 
+@tasks_that(one_score=True)
 def test_equal_samples_get_equal_gradients(task, make_loss):
-    needs_one_score_a_sample(task)
     scores, target = example(task, (50,), ties=True)
     _, gradient = value_and_gradient(make_loss(task), scores, target)
     for score in scores.unique():
@@ -74,6 +76,7 @@ def test_equal_samples_get_equal_gradients(task, make_loss):
             assert len(gradient[(scores == score) & (target == label)].unique()) <= 1
 
 
+@every_task
 def test_grad_output_is_respected(task, make_loss):
     scores, target = example(task, (20, 3))
     leaf = scores.clone().requires_grad_()
@@ -87,6 +90,7 @@ def test_grad_output_is_respected(task, make_loss):
     torch.testing.assert_close(leaf.grad, -3.0 * sum(each))
 
 
+@every_task
 @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
 def test_huge_and_tiny_scores(task, make_loss, scale):
     scores, target = example(task, (40,))
@@ -98,6 +102,7 @@ def test_huge_and_tiny_scores(task, make_loss, scale):
     assert torch.isfinite(extreme).all()
 
 
+@every_task
 def test_func_grad(task, make_loss):
     scores, target = example(task)
     loss = make_loss(task)
@@ -107,6 +112,7 @@ def test_func_grad(task, make_loss):
     assert torch.equal(functional_gradient, gradient)
 
 
+@every_task
 def test_autocast(task, make_loss):
     scores, target = example(task)
     weight = torch.ones(1, 1, requires_grad=True)
@@ -121,6 +127,7 @@ def test_autocast(task, make_loss):
     assert torch.isfinite(weight.grad).all()
 
 
+@every_task
 def test_copies_and_pickles(task, make_loss):
     scores, target = example(task)
     loss = make_loss(task, reduction="sum")
@@ -134,6 +141,7 @@ def test_copies_and_pickles(task, make_loss):
     assert not loss.state_dict()
 
 
+@every_task
 def test_double_backward_raises(task, make_loss):
     scores, target = example(task)
     leaf = scores.requires_grad_()
@@ -144,12 +152,14 @@ def test_double_backward_raises(task, make_loss):
         torch.func.grad(lambda x: torch.func.grad(lambda z: make_loss(task)(z, target))(x).square().sum())(scores.detach())
 
 
+@every_task
 def test_vmap_says_what_to_use_instead(task, make_loss):
     scores, target = example(task, (6, 4))
     with pytest.raises(RuntimeError, match="dim="):
         torch.func.vmap(make_loss(task))(scores, target)
 
 
+@every_task
 def test_no_state_and_no_change_of_the_input(task, make_loss):
     scores, target = example(task)
     loss = make_loss(task)
@@ -163,6 +173,7 @@ def test_no_state_and_no_change_of_the_input(task, make_loss):
     assert torch.equal(target, before[1])
 
 
+@every_task
 def test_value_without_gradient(task, make_loss):
     scores, target = example(task)
     expected, _ = value_and_gradient(make_loss(task), scores, target)
@@ -171,6 +182,7 @@ def test_value_without_gradient(task, make_loss):
     assert not make_loss(task)(scores, target).requires_grad
 
 
+@every_task
 def test_empty_input_reaches_the_graph(task, make_loss):
     for shape in ((0,), (0, 3), (3, 0)):
         leaf = torch.zeros(scores_shape(task, shape), requires_grad=True)
