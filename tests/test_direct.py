@@ -48,7 +48,7 @@ class SmoothModel(torch.nn.Module):
         return torch.tanh(self.theta[0] * x[..., 0] + self.theta[1] * x[..., 1]) + self.theta[2] * x[..., 1]
 
 
-@pytest.mark.parametrize("update", ["positive", "negative"])
+@pytest.mark.parametrize("update", ["positive", "negative", "central"])
 def test_the_general_loss_gradient_theorem(update):
     """As epsilon falls, the mean direct gradient approaches the gradient of the expected task loss (Song et al. 2016)."""
     batches, samples, step = 2**19, 3, 0.02

@@ -30,7 +30,7 @@ So the gradient falls from :math:`|G_i|` to 0 over a distance :math:`\epsilon`. 
 
 **Constant start.** All scores are equal in the first round. The tie rule averages over the orders of tied samples, so the
 gradient is useful there and does not depend on the order of the rows. For metrics of labels, the positive update has no gradient
-while no positive sample is predicted so: warm up, or use ``update="negative"``.
+while no positive sample is predicted so; their default is the central update, which has one.
 
 **Epsilon** has the unit of the scores: with the secant or the constant hessian, scores and epsilon k times as large give steps k
 times as large. From a constant start it therefore only changes the scale of the scores (as long as ``lambda`` and the minimum
@@ -52,7 +52,7 @@ import numpy as np
 import torch
 
 from taskloss import _checks
-from taskloss.direct import EPSILON, UPDATES
+from taskloss.direct import EPSILON, update_of
 from taskloss.estimators.decisions import choose_threshold, is_thresholded
 from taskloss.functional import direct_loss
 from taskloss.kernels.sums import order_free_sum
@@ -226,7 +226,7 @@ def _check_task(task: Task | str) -> Task:
     return task
 
 
-def _make_objective(task: Task | str, epsilon: float, update: str, hessian: str, threshold: float) -> Objective:
+def _make_objective(task: Task | str, epsilon: float, update: str | None, hessian: str, threshold: float) -> Objective:
     task = _check_task(task)
     _checks.check_choice("hessian", hessian, HESSIANS)
     if hessian == "balanced" and is_thresholded(task):
@@ -234,15 +234,14 @@ def _make_objective(task: Task | str, epsilon: float, update: str, hessian: str,
             f"hessian='balanced' is for rankings, whose gradient has the units 1/P and 1/N; {type(task).__name__} has other "
             "units: use 'secant', which takes them from the gradient"
         )
-    rate, rule = _checks.check_positive("epsilon", epsilon), _checks.check_choice("update", update, UPDATES)
-    return Objective(task, float(threshold), rate, rule, hessian)
+    return Objective(task, float(threshold), _checks.check_positive("epsilon", epsilon), update_of(task, update), hessian)
 
 
 def lightgbm_objective(
     task: Task | str,
     *,
     epsilon: float = EPSILON,
-    update: str = UPDATES[0],
+    update: str | None = None,
     hessian: str = HESSIANS[0],
     threshold: float = 0.0,
 ) -> Objective:
@@ -254,7 +253,8 @@ def lightgbm_objective(
     Args:
         task: a metric of a ranking or of labels, or its name; it has one score per sample.
         epsilon: weight of the task loss in the augmented inference, in units of the raw scores.
-        update: ``"positive"`` or ``"negative"``, as for :class:`taskloss.DirectLoss`.
+        update: ``"positive"``, ``"negative"`` or ``"central"``; left out, the default of the task, as for
+            :class:`taskloss.DirectLoss`.
         hessian: ``"secant"``, ``"constant"`` or ``"balanced"`` (rankings); see :mod:`taskloss.boosting`.
         threshold: for metrics of labels, the raw score above which a sample is predicted positive.
 
@@ -271,7 +271,7 @@ def xgboost_objective(
     task: Task | str,
     *,
     epsilon: float = EPSILON,
-    update: str = UPDATES[0],
+    update: str | None = None,
     hessian: str = HESSIANS[0],
     threshold: float = 0.0,
 ) -> Objective:

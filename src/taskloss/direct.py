@@ -3,14 +3,15 @@ r"""The losses: direct loss minimization, structured hinge, perceptron.
 The gradient of each is a difference of the features of two answers of the task (Song et al. 2016, theorem 1). With ``psi`` the
 feature of an answer and ``y_w`` the prediction:
 
-==================  ==============================  ==============================================
+==================  ==============================  ====================================================
 loss                value                           gradient with respect to the scores
-==================  ==============================  ==============================================
+==================  ==============================  ====================================================
 direct, positive    ``L(y_w)``                      ``(psi(augment(+eps)) - psi(y_w)) / eps``
 direct, negative    ``L(y_w)``                      ``(psi(y_w) - psi(augment(-eps))) / eps``
+direct, central     ``L(y_w)``                      ``(psi(augment(+eps)) - psi(augment(-eps))) / (2 eps)``
 structured hinge    ``F(aug) + L(aug) - F(truth)``  ``psi(augment(+1)) - psi(truth)``
 perceptron          ``F(y_w) - F(truth)``           ``psi(y_w) - psi(truth)``
-==================  ==============================  ==============================================
+==================  ==============================  ====================================================
 
 The forward pass computes the gradient together with the value; the backward pass is one multiplication. The value of the direct
 loss is the task loss itself, whose true derivative is zero almost everywhere: value and gradient belong to different functions.
@@ -35,7 +36,7 @@ from taskloss.tasks.registry import as_task, handle_of, task_of
 from taskloss.tasks.task import Call, Inference, Objective, Task
 
 EPSILON = 1.0
-UPDATES = ("positive", "negative")
+UPDATES = ("positive", "negative", "central")
 
 
 class LossOptions(TypedDict, total=False):
@@ -92,6 +93,14 @@ def _direct(sign: int) -> Rule:
     return rule
 
 
+def _central(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
+    values = inference.loss(inference.predict())
+    if not with_gradient:
+        return values, None
+    near = inference.at_prediction()
+    return values, Step(near, near.augment(epsilon), near.augment(-epsilon), 0.5 / epsilon)
+
+
 def _hinge(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
     augmented, truth = inference.augment(1.0), inference.truth()
     return inference.score_difference(augmented, truth) + inference.loss(augmented), Step(inference, augmented, truth, 1.0)
@@ -109,10 +118,16 @@ def _own(objective: Objective, epsilon: float, with_gradient: bool) -> tuple[np.
 RULES: dict[str, Rule] = {
     "positive": _direct(+1),
     "negative": _direct(-1),
+    "central": _central,
     "hinge": _hinge,
     "perceptron": _perceptron,
     "own": _own,  # Losses with a gradient of their own, which other modules define.
 }
+
+
+def update_of(task: Task, update: str | None) -> str:
+    """Return the update that was asked for, or the default of the task."""
+    return task.default_update if update is None else _checks.check_choice("update", update, UPDATES)
 
 
 # --- from a rule to a tensor operation --------------------------------------------------------------------------------
@@ -333,7 +348,8 @@ class DirectLoss(_TaskLossModule):
     Args:
         task: a task, or the name of a registered one.
         epsilon: weight of the loss in the augmented inference; near 1 is right for scores of unit scale.
-        update: ``"positive"`` steps away from a worse answer (robust, fast), ``"negative"`` toward a better one.
+        update: ``"positive"`` steps away from a worse answer, ``"negative"`` toward a better one, ``"central"`` does both, with
+            the mean of the two gradients. Left out, it is the ``default_update`` of the task, which trains a fresh network.
         settings: see :class:`LossOptions`.
 
     Call with ``(scores, target)`` and any of :class:`CallOptions`. A ranking with one class only gives zero loss and gradient.
@@ -347,11 +363,11 @@ class DirectLoss(_TaskLossModule):
     """
 
     def __init__(
-        self, task: Task | str, *, epsilon: float = EPSILON, update: str = UPDATES[0], **settings: Unpack[LossOptions]
+        self, task: Task | str, *, epsilon: float = EPSILON, update: str | None = None, **settings: Unpack[LossOptions]
     ) -> None:
         super().__init__(task, **settings)
         self.epsilon = _checks.check_positive("epsilon", epsilon)
-        self.update = _checks.check_choice("update", update, UPDATES)
+        self.update = update_of(self.task, update)
 
     def _rule(self) -> tuple[str, float]:
         # Both may have been changed since the constructor checked them.

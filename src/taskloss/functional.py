@@ -7,8 +7,8 @@ from typing import Unpack
 from torch import Tensor
 
 from taskloss import _checks
-from taskloss.direct import EPSILON, UPDATES, CallOptions, task_loss
-from taskloss.tasks.registry import handle_of
+from taskloss.direct import EPSILON, CallOptions, task_loss, update_of
+from taskloss.tasks.registry import as_task, handle_of
 from taskloss.tasks.task import Task
 
 
@@ -18,7 +18,7 @@ def direct_loss(
     task: Task | str,
     *,
     epsilon: float = EPSILON,
-    update: str = UPDATES[0],
+    update: str | None = None,
     **options: Unpack[CallOptions],
 ) -> Tensor:
     """Compute the direct loss; the functional form of :class:`taskloss.DirectLoss`.
@@ -27,7 +27,8 @@ def direct_loss(
     >>> direct_loss(torch.tensor([0.2, 0.1]), torch.tensor([1, 0]), "average_precision").item()
     0.0
     """
-    rule = _checks.check_choice("update", update, UPDATES)
+    task = as_task(task)
+    rule = update_of(task, update)
     return task_loss(scores, target, handle_of(task), rule, _checks.check_positive("epsilon", epsilon), **options)
 
 

@@ -261,6 +261,7 @@ def test_sample_of_a_large_file(tmp_path: Path):
         (["--metric", "precision_at_k:3"], 2, "expected name=value"),
         (["--methods", "magic"], 2, "'magic' is not known; expected some of cross_entropy"),
         (["--methods", "lp", "--metric", "average_precision"], 2, "method='lp' has no loss for AveragePrecision"),
+        (["--methods", "direct_positive", "--metric", "roc_auc"], 2, "for ROC AUC, direct_positive is the same as direct"),
         (["--format", "xls"], 2, "--format 'xls' is not known"),
         (["--target", "lable"], 3, "has no column 'lable'; did you mean 'label'?"),
         (["--target", "branch"], 3, "3 different labels"),

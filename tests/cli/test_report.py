@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from taskloss.cli.method_table import BASELINE, BOOSTING_METHODS, CONTENDER, NETWORK_METHODS
+from taskloss.cli.methods import choose_methods
+from taskloss.cli.metric import parse_metric
 from taskloss.estimators import LOSSES_BY_METHOD
 from taskloss.report import as_json, write_report
 from taskloss.tasks.registry import registered
@@ -53,6 +57,15 @@ def test_method_table_has_every_method_of_the_estimators():
     labels = [info.label for info in (NETWORK_METHODS | BOOSTING_METHODS).values()]
     assert len(set(labels)) == len(labels)
     assert {BASELINE, CONTENDER} <= set(labels)
+
+
+@pytest.mark.parametrize("name", [name for name, task in registered().items() if task.target_kind in ("binary", "labels")])
+def test_no_two_rows_of_a_comparison_train_with_the_same_loss(name):
+    metric = parse_metric(name)
+    methods = [method.name for method in choose_methods(None, metric, queries=False, settings={}).values()]
+    losses = [repr(LOSSES_BY_METHOD[name](metric.task, 1.0)) for name in methods if name in LOSSES_BY_METHOD]
+    assert len(set(losses)) == len(losses)
+    assert sum(loss.startswith("DirectLoss") for loss in losses) == 2
 
 
 def test_every_task_has_a_label_of_its_own():

@@ -11,8 +11,9 @@ import torch
 import taskloss as tl
 
 LOSSES: dict[str, Callable[..., torch.nn.Module]] = {
-    "direct positive": lambda task, **settings: tl.DirectLoss(task, epsilon=0.5, **settings),
+    "direct positive": lambda task, **settings: tl.DirectLoss(task, epsilon=0.5, update="positive", **settings),
     "direct negative": lambda task, **settings: tl.DirectLoss(task, epsilon=0.5, update="negative", **settings),
+    "direct central": lambda task, **settings: tl.DirectLoss(task, epsilon=0.5, update="central", **settings),
     "hinge": tl.StructuredHingeLoss,
     "perceptron": tl.PerceptronLoss,
 }

@@ -47,7 +47,7 @@ def test_values_without_positives(task):
     assert tl.DirectLoss(harsh)(-torch.ones(4), target) == 1
 
 
-@pytest.mark.parametrize("update", ["positive", "negative"])
+@pytest.mark.parametrize("update", ["positive", "negative", "central"])
 @pytest.mark.parametrize("task", WITHOUT_POSITIVES, ids=str)
 def test_scores_of_zero_give_a_useful_gradient(task, update):
     """A fresh network with constant scores: positives are pushed up, negatives not up."""
@@ -61,7 +61,7 @@ def test_scores_of_zero_give_a_useful_gradient(task, update):
 def test_a_positive_update_has_nothing_to_step_away_from_at_the_worst_answer():
     scores = torch.tensor([-0.8, -0.5, 0.3, -2.0], requires_grad=True)
     target = torch.tensor([1, 1, 0, 0])
-    tl.DirectLoss(tl.Jaccard())(scores, target).backward()
+    tl.DirectLoss(tl.Jaccard(), update="positive")(scores, target).backward()
     assert (scores.grad == 0).all()
     tl.DirectLoss(tl.Jaccard(), update="negative")(scores, target).backward()
     assert (scores.grad[:2] < 0).all()

@@ -85,7 +85,7 @@ def test_the_order_of_classes_does_not_matter(make_loss):
 
 def test_equal_scores_give_a_useful_gradient():
     scores = torch.zeros(1, 4, requires_grad=True)
-    loss = tl.DirectLoss("multi_class", epsilon=2.0)(scores, torch.tensor([2]))
+    loss = tl.DirectLoss("multi_class", epsilon=2.0, update="positive")(scores, torch.tensor([2]))
     loss.backward()
     assert loss.item() == 0.75
     wrong = (1 / 3 - 1 / 4) / 2
@@ -94,7 +94,7 @@ def test_equal_scores_give_a_useful_gradient():
 
 def test_huge_equal_scores_still_see_the_costs():
     scores = torch.full((1, 3), 1e30, dtype=torch.float64).requires_grad_()
-    tl.DirectLoss(tl.MultiClass([[0, 1, 2], [1, 0, 1], [1, 1, 0]]))(scores, torch.tensor([0])).backward()
+    tl.DirectLoss(tl.MultiClass([[0, 1, 2], [1, 0, 1], [1, 1, 0]]), update="positive")(scores, torch.tensor([0])).backward()
     torch.testing.assert_close(scores.grad, torch.tensor([[-1 / 3, -1 / 3, 2 / 3]], dtype=torch.float64))
 
 

@@ -25,9 +25,18 @@ NETWORK_METHODS = {
     "cross_entropy": MethodInfo(
         BASELINE, "binary cross-entropy of the scores (graded relevance counts as relevant or not), the same network and budget"
     ),
-    "direct": MethodInfo(CONTENDER, "direct loss minimization of the metric, positive update (away from worse answers)"),
+    "direct": MethodInfo(
+        CONTENDER,
+        "direct loss minimization of the metric, with its default update: positive for rankings, for labels and classes central",
+    ),
+    "direct_positive": MethodInfo(
+        "direct positive", "direct loss minimization of the metric, positive update (away from worse answers)"
+    ),
     "direct_negative": MethodInfo(
         "direct negative", "direct loss minimization of the metric, negative update (toward better answers)"
+    ),
+    "direct_central": MethodInfo(
+        "direct central", "direct loss minimization of the metric, central update (away from worse, toward better answers)"
     ),
     "hinge": MethodInfo("hinge", "structured hinge loss of the metric, margin-rescaled"),
     "lp": MethodInfo("linear program", "the metric as a linear program in the scores"),

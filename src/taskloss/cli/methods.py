@@ -68,6 +68,8 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
     for name in wanted:
         if name not in ALL_METHODS:
             raise usage_error(f"--methods: {name!r} is not known; expected some of {', '.join(ALL_METHODS)}")
+    if (same := f"direct_{metric.task.default_update}") in wanted:
+        raise usage_error(f"--methods: for {metric.label}, {same} is the same as direct, which is always there; leave it out")
     if not BOOSTING_METHODS.keys().isdisjoint(wanted) and not boosting.is_installed():
         raise usage_error("--methods: lightgbm is not installed: pip install 'taskloss[boosting]'")
     if "lp" in wanted and (reason := _why_no_linear_program(metric, queries=queries)):
@@ -80,7 +82,10 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
 
 
 def _applicable(metric: Metric, *, queries: bool) -> list[str]:
-    left_out = {"lp"} if _why_no_linear_program(metric, queries=queries) else set()
+    # One more update than that of "direct", not a third.
+    other = "direct_positive" if metric.task.default_update == "negative" else "direct_negative"
+    left_out = {"direct_positive", "direct_negative", "direct_central"} - {other}
+    left_out |= {"lp"} if _why_no_linear_program(metric, queries=queries) else set()
     left_out |= set() if boosting.is_installed() else set(BOOSTING_METHODS)
     return [name for name in ALL_METHODS if name not in left_out]
 

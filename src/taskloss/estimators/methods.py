@@ -68,7 +68,9 @@ def _linear_program(task: tasks.Task, epsilon: float) -> Criterion:
 
 LOSSES_BY_METHOD: dict[str, Callable[[tasks.Task, float], Criterion]] = {
     "direct": lambda task, epsilon: DirectLoss(task, epsilon=epsilon),
+    "direct_positive": lambda task, epsilon: DirectLoss(task, epsilon=epsilon, update="positive"),
     "direct_negative": lambda task, epsilon: DirectLoss(task, epsilon=epsilon, update="negative"),
+    "direct_central": lambda task, epsilon: DirectLoss(task, epsilon=epsilon, update="central"),
     "hinge": lambda task, epsilon: StructuredHingeLoss(task),
     "cross_entropy": lambda task, epsilon: CrossEntropy(),
     "lp": _linear_program,

@@ -23,8 +23,9 @@ class EstimatorSettings:
 
     Args:
         metric: the task to train on, or its registered name.
-        method: the loss to train with: ``"direct"``, ``"direct_negative"``, ``"hinge"``, ``"lp"`` (the metrics that
-            :mod:`taskloss.lp` has a loss for), or ``"cross_entropy"``, for comparison with the same network and stopping rule.
+        method: the loss to train with: ``"direct"`` (with the default update of the metric), ``"direct_positive"``,
+            ``"direct_negative"``, ``"direct_central"``, ``"hinge"``, ``"lp"`` (the metrics that :mod:`taskloss.lp` has a loss
+            for), or ``"cross_entropy"``, for comparison with the same network and stopping rule.
         hidden: widths of the hidden layers.
         module: ``module(n_features, n_outputs)`` builds your own network instead, ``(n, n_features) -> (n, n_outputs)``.
         epsilon: weight of the task loss in the direct losses; larger is smoother.

@@ -49,6 +49,7 @@ class ZeroOne(ConfusionTask):
     """
 
     metric: ClassVar[int] = confusion.ACCURACY
+    default_update: ClassVar[str] = "negative"  # The central update can stay where all samples have the label of most.
     zero_division: float = field(default=1.0, init=False, repr=False)
 
     def sample_weights(self, labelings: Labelings) -> Weights:

@@ -13,6 +13,7 @@ so that constant scores of zero give a useful gradient. The rule for other ties 
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
@@ -45,6 +46,7 @@ class LabelingTask(Task):
 
     target_kind: ClassVar[str] = "labels"
     options: ClassVar[frozenset[str]] = frozenset({"dim", "groups", "ignore_index", "weight"})
+    default_update: ClassVar[str] = "central"
 
     @abstractmethod
     def loss_of_counts(
@@ -59,6 +61,25 @@ class LabelingTask(Task):
     @abstractmethod
     def sample_weights(self, labelings: Labelings) -> Weights:
         """Return the weights in the joint score, above zero."""
+
+    def weights_at_prediction(self, labelings: Labelings, weights: Weights) -> Weights:
+        """Return weights that do not exceed the change of the loss when one sample of the prediction flips.
+
+        Where nearly all samples are predicted positive, that change is far below the ``weights``, which suit a good prediction,
+        and epsilon would reach hardly any of them. It is taken with at least one true positive: without any, most metrics do not
+        depend on the false positives. Where it is zero, or a class is missing, the weights stay.
+        """
+        positives, negatives, a, b, *_ = labelings.tallies
+        both = (positives > 0) & (negatives > 0)
+        a = np.maximum(a, np.minimum(positives, 1))
+        other_a, other_b = np.where(a < positives, a + 1, a - both), np.where(b > 0, b - 1, b + both)
+        loss = self.loss_of(labelings, a, b)
+        changes = abs(self.loss_of(labelings, other_a, b) - loss), abs(self.loss_of(labelings, a, other_b) - loss)
+        of_positives, of_negatives = (
+            np.where(both & (change > 0), np.minimum(weight, change), weight)
+            for weight, change in zip(weights, changes, strict=True)
+        )
+        return of_positives, of_negatives
 
     @abstractmethod
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
@@ -136,6 +157,11 @@ class LabelingInference(Inference[Labeling]):
 
     def augment(self, weight: float) -> Labeling:
         return self._task.augment(self._labelings, self._sample_weights, weight)
+
+    def at_prediction(self) -> LabelingInference:
+        other = copy.copy(self)
+        other._sample_weights = self._task.weights_at_prediction(self._labelings, self._sample_weights)
+        return other
 
     def truth(self) -> Labeling:
         tallies = self._labelings.tallies

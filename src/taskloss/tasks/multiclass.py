@@ -48,6 +48,7 @@ class ClassTask(Task):
 
     target_kind: ClassVar[str] = "class"
     options: ClassVar[frozenset[str]] = frozenset({"ignore_index", "weight"})
+    default_update: ClassVar[str] = "central"
 
     @property
     @abstractmethod

@@ -71,6 +71,14 @@ class Inference(Reading, Generic[Answer]):
     def predict(self) -> Answer:
         """Return ``argmax_y F(y)``."""
 
+    def at_prediction(self) -> Inference[Answer]:
+        """Return inference for the central update; its joint score may be scaled by what a change of the prediction is worth.
+
+        A factor for each sample changes neither the prediction nor, as epsilon goes to zero, the direct gradient: it changes how
+        far from the decision a sample takes part, and divides its gradient by as much.
+        """
+        return self
+
     @abstractmethod
     def augment(self, weight: float) -> Answer:
         """Return ``argmax_y F(y) + weight * L(y)``; the weight has either sign and is never zero."""
@@ -111,6 +119,8 @@ class Task(ABC):
     ``"class"`` indices, ``"structure"``."""
     options: ClassVar[frozenset[str]]
     """The options of a call that the task honours."""
+    default_update: ClassVar[str] = "positive"
+    """The update of the direct loss if none is asked for: the one that trains a fresh network best, noisy labels included."""
 
     @abstractmethod
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> Any:
