@@ -23,6 +23,7 @@ LAYERS = [
     "labelings",
     "metrics",
     "tasks",
+    "_advice",
     "solvers",
     "direct",
     "functional",

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks
+from taskloss._advice import Advice, shared_advice
 from taskloss.kernels.items import weigh_items
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import as_task, handle_of, task_of
@@ -273,6 +274,7 @@ def task_loss(
     task: int,
     rule: str,
     epsilon: float,
+    advice: Advice | None = None,
     *,
     groups: Any = None,
     weight: Any = None,
@@ -283,7 +285,7 @@ def task_loss(
 ) -> Tensor:
     """Check the arguments of a call and compute the loss; all losses come through here.
 
-    ``task`` is the handle of a task, ``rule`` a key of ``RULES``.
+    ``task`` is the handle of a task, ``rule`` a key of ``RULES``; ``advice`` is that of the module, None for a function.
     """
     _checks.check_tensors(scores, target)
     _checks.check_reduction(reduction)
@@ -294,7 +296,7 @@ def task_loss(
         scores.is_meta or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     )
     evaluate = _evaluate_now if plain else _evaluate
-    value, gradient, owner = evaluate(
+    inputs = (
         scores if plain else scores.detach(),
         target,
         _checks.as_optional_tensor("groups", groups),
@@ -308,6 +310,9 @@ def task_loss(
         rule,
         epsilon,
     )
+    value, gradient, owner = evaluate(*inputs)
+    if plain:
+        (advice or shared_advice(task, rule)).examine(inputs, value, gradient)
     return _WithGradient.apply(scores, value, gradient, owner) if with_gradient else value
 
 
@@ -325,6 +330,7 @@ class _TaskLossModule(nn.Module):
             raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(LossOptions.__annotations__)}")
         _checks.check_reduction(settings.get("reduction", "mean"))
         self.settings: dict[str, Any] = dict(settings)
+        self._advice = Advice()
 
     def _rule(self) -> tuple[str, float]:
         """Return the update and its epsilon."""
@@ -333,7 +339,7 @@ class _TaskLossModule(nn.Module):
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
         rule, epsilon = self._rule()
         settings = {**self.settings, **options} if self.settings and options else options or self.settings
-        return task_loss(scores, target, handle_of(self.task), rule, epsilon, **settings)
+        return task_loss(scores, target, handle_of(self.task), rule, epsilon, self._advice, **settings)
 
     def extra_repr(self) -> str:
         return ", ".join([repr(self.task), *(f"{name}={value!r}" for name, value in self.settings.items())])
