@@ -284,3 +284,21 @@ def test_a_huge_right_hand_side_of_an_equation_keeps_both_sides():
     one = torch.ones(1, dtype=torch.float64)
     solution = solve(LinearProgram(one, A_eq=one[None], b_eq=-1e21 * one))
     assert solution.x.tolist() == [-1e21]
+
+
+def test_printing_shows_the_status_first():
+    cost = torch.tensor([1.0, 1.0])
+    solved = solve(cost, A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0)
+    assert str(solved).startswith("Solution(status=optimal, x=tensor(")
+    rows, sides = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.tensor([1.0, -2.0])
+    infeasible = str(solve(cost, A_ub=rows, b_ub=sides))
+    assert infeasible.startswith(f"Solution(status=infeasible: {Status.INFEASIBLE.advice}")
+    assert "The last iterate, not a solution: x=" in infeasible
+    both = str(solve(torch.stack([cost, -cost]), A_ub=torch.tensor([[-1.0, -1.0]]), b_ub=torch.tensor([-1.0]), lower=0.0))
+    assert both.startswith(f"Solution(status=1 optimal, 1 unbounded: {Status.UNBOUNDED.advice}")
+
+
+def test_a_status_reads_as_a_word():
+    assert [str(status) for status in Status] == ["optimal", "infeasible", "unbounded", "iteration limit"]
+    assert f"{Status.ITERATION_LIMIT}" == "iteration limit"
+    assert Status.INFEASIBLE == 1

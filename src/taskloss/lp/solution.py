@@ -12,8 +12,10 @@ import torch
 
 
 class Status(enum.IntEnum):
-    """How a solve ended. ``advice`` says what to do about it.
+    """How a solve ended: ``str`` and ``print`` give its name, ``advice`` says what to do about it.
 
+    >>> print(Status.INFEASIBLE)
+    infeasible
     >>> Status.INFEASIBLE.advice[:22]
     'No point satisfies all'
     """
@@ -22,6 +24,9 @@ class Status(enum.IntEnum):
     INFEASIBLE = 1
     UNBOUNDED = 2
     ITERATION_LIMIT = 3
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", " ")
 
     @property
     def advice(self) -> str:
@@ -103,18 +108,31 @@ class OutputFormat(NamedTuple):
         return result.to(self.device, self.dtype if result.is_floating_point() else result.dtype)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """The answer for one program, or for a batch of them (every tensor then has a leading batch axis).
 
-    ``x (n,)``; ``objective`` is ``c'x``. The other fields are made from the arrays of the solver when they are asked for.
+    ``x (n,)``; ``objective`` is ``c'x``. The other fields are made from the arrays of the solver when they are asked for. When
+    printed, it shows the status first, and what to do if that is not optimal.
     """
 
     x: torch.Tensor
     objective: torch.Tensor
-    result: Result = dataclasses.field(repr=False)
+    result: Result
     """Arrays of the solver."""
-    output_format: OutputFormat = dataclasses.field(repr=False)
+    output_format: OutputFormat
+
+    def __repr__(self) -> str:
+        counts = {status: self.statuses.count(status) for status in Status if status in self.statuses}
+        if len(self.statuses) == 1:
+            status = str(self.status)
+        else:
+            status = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no programs"
+        advice = "".join(f" {status.advice}" for status in counts if status is not Status.OPTIMAL)
+        fields = f"x={self.x!r}, objective={self.objective!r}"
+        if not advice:
+            return f"Solution(status={status}, {fields})"
+        return f"Solution(status={status}:{advice}\n  The last iterate, not a solution: {fields})"
 
     @functools.cached_property
     def dual_ub(self) -> torch.Tensor:
@@ -199,5 +217,5 @@ class Solution:
         """Return the solution if all of it is optimal; otherwise raise an error that names the item and says what to do."""
         for item, status in enumerate(self.statuses):
             if status is not Status.OPTIMAL:
-                raise ValueError(f"linear program {item} of {len(self.statuses)} is {status.name.lower()}. {status.advice}")
+                raise ValueError(f"linear program {item} of {len(self.statuses)} is {status}. {status.advice}")
         return self
