@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from taskloss import _checks
+from taskloss._advice import Advice
 from taskloss.direct import task_loss
 from taskloss.layout import Layout, Rankings, to_numpy
 from taskloss.lp.formulations.ratio import Phi
@@ -70,9 +71,10 @@ class ProgramLoss(nn.Module):
             raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(ProgramLossOptions.__annotations__)}")
         _checks.check_reduction(settings.get("reduction", "mean"))
         self.settings: dict[str, Any] = dict(settings)
+        self._advice = Advice()
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[ProgramCallOptions]) -> Tensor:
-        return program_loss(self.task, scores, target, self.solver, self.phi, **{**self.settings, **options})
+        return program_loss(self.task, scores, target, self.solver, self.phi, self._advice, **{**self.settings, **options})
 
     def extra_repr(self) -> str:
         phi = "" if self.phi is None else f", phi={self.phi!r}"
@@ -91,17 +93,23 @@ class ProgramObjective(Objective):
 
 
 def program_loss(
-    task: Task, scores: Tensor, target: Tensor, solver: str, phi: Phi | None = None, **options: Unpack[ProgramCallOptions]
+    task: Task,
+    scores: Tensor,
+    target: Tensor,
+    solver: str,
+    phi: Phi | None = None,
+    advice: Advice | None = None,
+    **options: Unpack[ProgramCallOptions],
 ) -> Tensor:
     """Compute the loss of a batch in any calling form.
 
-    The task gets ``phi(scores)`` if ``phi`` is given.
+    The task gets ``phi(scores)`` if ``phi`` is given; ``advice`` is that of the module.
     """
     if phi is not None:
         _checks.check_tensors(scores, target)
         scores = phi(scores.to(torch.promote_types(scores.dtype, torch.float32)))
     if _checks.check_choice("solver", solver, SOLVERS) == "exact":
-        return task_loss(scores, target, handle_of(task), "own", 1.0, **options)
+        return task_loss(scores, target, handle_of(task), "own", 1.0, advice, **options)
     return _loss_by_programs(task, scores, target, **options)
 
 
