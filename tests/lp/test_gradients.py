@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -302,3 +304,34 @@ def test_a_refused_call_is_no_training_call():
 def test_an_unknown_option_of_the_layer():
     with pytest.raises(TypeError, match="unknown option 'toleranse'; expected epsilon"):
         LPLayer(toleranse=1e-6)
+
+
+def zero_in_the_costs(layer, cost, loss, calls=1):
+    """The warnings of some training steps on ``x1 + x2 = 1``."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(calls):
+            loss(layer(cost, A_eq=torch.ones(1, 2), b_eq=torch.ones(1), lower=0.0)).backward()
+    return [str(warning.message) for warning in caught]
+
+
+def test_a_zero_gradient_in_the_costs_is_said_once_with_the_cure():
+    cost = torch.tensor([1.0, 2.0], requires_grad=True)
+    said = zero_in_the_costs(LPLayer(), cost, lambda solution: solution.x[0] ** 2, calls=3)
+    assert len(said) == 1
+    assert cost.grad.tolist() == [0.0, 0.0]
+    for word in ("the gradient in the costs c is zero", "gradient='smoothed'", "solution.objective", "loss='regret'"):
+        assert word in said[0]
+
+
+def test_nothing_is_said_where_the_costs_have_a_gradient_or_want_none():
+    cost = torch.tensor([1.0, 2.0], requires_grad=True)
+    assert not zero_in_the_costs(LPLayer(), cost, lambda solution: solution.objective)
+    assert not zero_in_the_costs(LPLayer(), cost, lambda solution: solution.objective + solution.x[0])
+    assert not zero_in_the_costs(LPLayer("smoothed", ridge=0.1), cost, lambda solution: solution.x[0] ** 2)
+    assert not zero_in_the_costs(LPLayer("unrolled"), cost, lambda solution: solution.x[0] ** 2)
+    assert not zero_in_the_costs(LPLayer(), cost, lambda solution: 0.0 * solution.x[0])
+    rhs = torch.ones(1, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LPLayer()(torch.tensor([1.0, 2.0]), A_eq=torch.ones(1, 2), b_eq=rhs, lower=0.0).x[0].backward()

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from taskloss._advice import warn_caller
 from taskloss.lp.interior_point.active_set import solve_active_set_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch, solve_hessian_batch
 from taskloss.lp.interior_point.data import ProgramData, activity_batch
@@ -198,6 +199,22 @@ def attach(
     return result
 
 
+class Notice:
+    """A warning that is given once, by the layer that holds it."""
+
+    given = False
+
+    def say_zero_in_cost(self) -> None:
+        """Warn that the cost, which asks for a gradient, gets none from a loss of x alone."""
+        if not self.given:
+            self.given = True
+            warn_caller(
+                "the gradient in the costs c is zero: the loss uses x alone, and with gradient='active_set' x is a vertex, which "
+                "does not move with the costs. To learn costs, use LPLayer(gradient='smoothed', ridge=...), a loss of "
+                "solution.objective, or a regret loss: taskloss.DirectLoss(taskloss.Structured(solver, loss='regret'))"
+            )
+
+
 class _Attached(torch.autograd.Function):
     """Solution and optimal value, with the functions that map their gradients to adjoints (None: no gradient)."""
 
@@ -210,7 +227,7 @@ class _Attached(torch.autograd.Function):
         *data: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.set_materialize_grads(False)
-        ctx.program, ctx.adjoints = program, adjoints
+        ctx.program, ctx.adjoints, ctx.notice = program, adjoints, Notice()
         ctx.save_for_backward(*data)
         if adjoints[0] is None:
             ctx.mark_non_differentiable(outputs[0])
@@ -225,6 +242,8 @@ class _Attached(torch.autograd.Function):
             for adjoint, bar in zip(ctx.adjoints, bars, strict=True)
             if adjoint is not None and bar is not None
         ]
+        if ctx.needs_input_grad[3] and bars[1] is None and bars[0] is not None and bars[0].any() and not adjoints[0].cost.any():
+            ctx.notice.say_zero_in_cost()
         gradients = _gradients(program, adjoints, ctx.needs_input_grad[3:])
         if torch.is_grad_enabled():
             # Only when the caller wants to differentiate the result again. (torch has no types for apply.)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from taskloss._checks import check_choice, check_count, check_positive
-from taskloss.lp.adjoint import active_set_adjoint, attach, minimize_smoothed, smoothed_adjoint, value_adjoint
+from taskloss.lp.adjoint import Notice, active_set_adjoint, attach, minimize_smoothed, smoothed_adjoint, value_adjoint
 from taskloss.lp.interior_point.driver import Settings, solve_batch
 from taskloss.lp.newton import unrolled_newton
 from taskloss.lp.problem import LinearProgram, as_program
@@ -122,6 +122,7 @@ class LPLayer(torch.nn.Module):
         if unknown := options.keys() - _OPTIONS:
             raise TypeError(f"unknown option {min(unknown)!r}; expected {', '.join(sorted(_OPTIONS))}")
         self.options = options
+        self._notice = Notice()
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
     def forward(
@@ -141,7 +142,11 @@ class LPLayer(torch.nn.Module):
         if self.burn_in and self.training:
             gradient = "unrolled" if self.calls < self.burn_in else gradient
             self.calls += 1
-        return differentiable_solve(program, gradient=gradient, warm_start=warm_start, **self.options)
+        solution = differentiable_solve(program, gradient=gradient, warm_start=warm_start, **self.options)
+        if gradient == "active_set" and solution.x.grad_fn is not None:
+            # The node of a Function is the context of its backward pass: the layer warns once, not once per call.
+            solution.x.grad_fn.notice = self._notice  # type: ignore[attr-defined]
+        return solution
 
     def extra_repr(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
