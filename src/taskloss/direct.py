@@ -98,8 +98,7 @@ def _central(inference: Inference[Any], epsilon: float, with_gradient: bool) -> 
     values = inference.loss(inference.predict())
     if not with_gradient:
         return values, None
-    near = inference.at_prediction()
-    return values, Step(near, near.augment(epsilon), near.augment(-epsilon), 0.5 / epsilon)
+    return values, Step(*inference.augment_both(epsilon), 0.5 / epsilon)
 
 
 def _hinge(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:

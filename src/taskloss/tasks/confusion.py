@@ -100,7 +100,7 @@ class FScore(ConfusionTask):
     0.5
     >>> loss.backward()
     >>> scores.grad
-    tensor([-0.5000,  0.0000,  0.0000,  0.0000])
+    tensor([-0.1500,  0.0833, -0.1500,  0.0000])
     """
 
     metric: ClassVar[int] = confusion.F_BETA

@@ -13,7 +13,6 @@ so that constant scores of zero give a useful gradient. The rule for other ties 
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
@@ -81,6 +80,11 @@ class LabelingTask(Task):
         )
         return of_positives, of_negatives
 
+    def augment_both(self, labelings: Labelings, weights: Weights, epsilon: float) -> tuple[Weights, Labeling, Labeling]:
+        """Return :meth:`weights_at_prediction`, and with them the labelings for the weights epsilon and minus epsilon."""
+        local = self.weights_at_prediction(labelings, weights)
+        return local, self.augment(labelings, local, epsilon), self.augment(labelings, local, -epsilon)
+
     @abstractmethod
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
         """Return the labelings that maximize ``F + weight * L``; ``weights`` are those of the joint score."""
@@ -127,6 +131,11 @@ class ConfusionTask(LabelingTask):
         )
         return Labeling(thresholds, counts[0], counts[1])
 
+    def augment_both(self, labelings: Labelings, weights: Weights, epsilon: float) -> tuple[Weights, Labeling, Labeling]:
+        options = labelings.samples, labelings.tallies, weights, self.beta2, float(self.zero_division)
+        local, worse, better = reading.augment_both(self.metric, epsilon, self.loss_scale, *options)
+        return local, Labeling(worse[0], *worse[1]), Labeling(better[0], *better[1])
+
 
 # As in ``Labeling.thresholds``.
 _PREDICTED = np.array([[0.0], [0.5], [0.0], [0.5]])
@@ -158,10 +167,11 @@ class LabelingInference(Inference[Labeling]):
     def augment(self, weight: float) -> Labeling:
         return self._task.augment(self._labelings, self._sample_weights, weight)
 
-    def at_prediction(self) -> LabelingInference:
-        other = copy.copy(self)
-        other._sample_weights = self._task.weights_at_prediction(self._labelings, self._sample_weights)
-        return other
+    def augment_both(self, epsilon: float) -> tuple[LabelingInference, Labeling, Labeling]:
+        weights, worse, better = self._task.augment_both(self._labelings, self._sample_weights, epsilon)
+        other = LabelingInference.__new__(LabelingInference)
+        vars(other).update(vars(self), _sample_weights=weights)
+        return other, worse, better
 
     def truth(self) -> Labeling:
         tallies = self._labelings.tallies

@@ -90,8 +90,8 @@ class MultiClass(ClassTask):
     Costs are taken as they are, not rescaled: the value of the direct loss is the mean cost in your units, between 0 and the
     largest cost, and epsilon says how much score a unit of cost is worth.
 
-    The positive update gives no gradient to a sample that already has the costliest answer within reach, with 0/1 costs to
-    every sample that is wrong. It refines a network that is mostly right; from scratch use ``update="negative"`` or the hinge.
+    The default update is the central one. The positive update gives no gradient to a sample that already has the costliest
+    answer within reach, with 0/1 costs to every sample that is wrong: it refines a network that is mostly right.
 
     Args:
         cost: ``cost[target, predicted]``, square, finite, not negative, zero on the diagonal (default: 1 off the diagonal).
@@ -101,7 +101,7 @@ class MultiClass(ClassTask):
     >>> loss = tl.DirectLoss(MultiClass(cost=[[0, 1, 5], [1, 0, 1], [1, 1, 0]]))(scores, torch.tensor([0]))
     >>> loss.backward()
     >>> loss.item(), scores.grad.tolist()
-    (0.0, [[-1.0, 0.0, 1.0]])
+    (0.0, [[-0.5, 0.0, 0.5]])
     """
 
     cost: Any = None
@@ -140,7 +140,7 @@ class TopKError(ClassTask):
     >>> loss = tl.DirectLoss(TopKError(2))(scores, torch.tensor([1]))
     >>> loss.backward()
     >>> loss.item(), scores.grad.tolist()
-    (0.0, [[0.0, -1.0, 1.0, 0.0]])
+    (0.0, [[0.0, -0.5, 0.5, 0.0]])
     """
 
     k: int = 5

@@ -71,17 +71,18 @@ class Inference(Reading, Generic[Answer]):
     def predict(self) -> Answer:
         """Return ``argmax_y F(y)``."""
 
-    def at_prediction(self) -> Inference[Answer]:
-        """Return inference for the central update; its joint score may be scaled by what a change of the prediction is worth.
-
-        A factor for each sample changes neither the prediction nor, as epsilon goes to zero, the direct gradient: it changes how
-        far from the decision a sample takes part, and divides its gradient by as much.
-        """
-        return self
-
     @abstractmethod
     def augment(self, weight: float) -> Answer:
         """Return ``argmax_y F(y) + weight * L(y)``; the weight has either sign and is never zero."""
+
+    def augment_both(self, epsilon: float) -> tuple[Inference[Answer], Answer, Answer]:
+        """Return ``augment(epsilon)`` and ``augment(-epsilon)`` for the central update, after the inference that they belong to.
+
+        Its joint score may be scaled by what a change of the prediction is worth. A factor for each sample changes neither the
+        prediction nor, as epsilon goes to zero, the direct gradient: it changes how far from the decision a sample takes part,
+        and divides its gradient by as much.
+        """
+        return self, self.augment(epsilon), self.augment(-epsilon)
 
     @abstractmethod
     def truth(self) -> Answer:

@@ -78,6 +78,58 @@ def _augment_few(metric, weight, samples, tallies, positive_weight, negative_wei
     return augment_labelings(metric, weight, values, start, stop, tallies, positive_weight, negative_weight, beta2, zero_division)
 
 
+def augment_both(
+    metric: int,
+    epsilon: float,
+    scale: float,
+    samples: Samples,
+    tallies: Tallies,
+    weights: tuple[np.ndarray, np.ndarray],
+    beta2: float,
+    zero_division: float,
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Return :func:`weights_at_prediction`, and with them the results of :func:`augment` for ``epsilon * scale`` and minus it."""
+    arguments = scale, tallies, *weights, beta2, zero_division
+    if len(samples.scores) < MANY_SAMPLES:
+        return _augment_both_few(metric, epsilon, samples, *arguments)
+    local = weights_at_prediction(metric, *arguments)
+    options = samples, tallies, local, beta2, zero_division
+    return local, augment(metric, epsilon * scale, *options), augment(metric, -epsilon * scale, *options)
+
+
+@kernel
+def _augment_both_few(metric, epsilon, samples, scale, tallies, positive_weight, negative_weight, beta2, zero_division):
+    """Do what :func:`augment_both` does, in one call."""
+    local = weights_at_prediction(metric, scale, tallies, positive_weight, negative_weight, beta2, zero_division)
+    worth = epsilon * scale
+    worse = _augment_few(metric, worth, samples, tallies, local[0], local[1], beta2, zero_division)
+    better = _augment_few(metric, -worth, samples, tallies, local[0], local[1], beta2, zero_division)
+    return local, worse, better
+
+
+@kernel
+def weights_at_prediction(metric, scale, tallies, positive_weight, negative_weight, beta2, zero_division):
+    """Return weights of positives and negatives, ``(R,)`` each: those given, or the change of the loss by one flip if it is less.
+
+    ``LabelingTask.weights_at_prediction`` says how it is measured.
+    """
+    of_positives, of_negatives = positive_weight.copy(), negative_weight.copy()
+    for r in range(len(of_positives)):
+        positives, negatives = np.float64(tallies.positives[r]), np.float64(tallies.negatives[r])
+        if positives == 0.0 or negatives == 0.0:
+            continue
+        a, b = max(np.float64(tallies.positives_above[r]), 1.0), np.float64(tallies.negatives_above[r])
+        other_a, other_b = a + 1.0 if a < positives else a - 1.0, b - 1.0 if b > 0.0 else b + 1.0
+        value = metric_value(metric, a, b, positives, negatives, beta2, zero_division)
+        change = scale * abs(metric_value(metric, other_a, b, positives, negatives, beta2, zero_division) - value)
+        if 0.0 < change < of_positives[r]:
+            of_positives[r] = change
+        change = scale * abs(metric_value(metric, a, other_b, positives, negatives, beta2, zero_division) - value)
+        if 0.0 < change < of_negatives[r]:
+            of_negatives[r] = change
+    return of_positives, of_negatives
+
+
 @kernel
 def _collect(metric, weight, samples, tallies, positive_weight, negative_weight, beta2):
     """Return the costs of flipping samples, unsorted, for the update that the sign of ``weight`` names.
