@@ -24,8 +24,8 @@ as given, is reported, mean over the seeds.
     pip install -e '.[cli,estimators]'
     python -m benchmarks.from_scratch --output from_scratch.json
 
-Finished runs are kept beside the output in a ``.jsonl`` file, and a second call goes on from there. All of it took 100 minutes of a
-busy machine; ``--problems segmentation`` runs one problem, ``--tasks f_score`` one task.
+Finished runs are kept beside the output in a ``.jsonl`` file, and a second call goes on from there. All of it took 100 minutes
+on a busy machine; ``--problems segmentation`` runs one problem, ``--tasks f_score`` one task.
 """
 
 from __future__ import annotations

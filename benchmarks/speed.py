@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import torch
 from benchmarks.measure import Row, at_least, at_most, duration, in_turn, one_thread, report
@@ -170,6 +171,9 @@ def labelings() -> Iterator[Row]:
     weights = tl.FScore().sample_weights(read)
     times = in_turn(lambda: tl.FScore().augment(read, weights, 1.0), lambda: tl.ConfusionMetric(f1).augment(read, weights, 1.0))
     yield at_least("FScore against ConfusionMetric, 2,000 x 8,000", times, 100)
+    compiled, plain = tl.ConfusionMetric(numba.njit(f1)), tl.ConfusionMetric(f1)
+    times = in_turn(lambda: compiled.augment(read, weights, 1.0), lambda: plain.augment(read, weights, 1.0))
+    yield at_least("ConfusionMetric, compiled against numpy, 2,000 x 8,000", times, 2)
 
     images, masks = example((16, 512, 512))
     pixels = images.detach().reshape(-1)
@@ -189,7 +193,7 @@ def small_batches() -> Iterator[Row]:
 
     tasks = [name for name, task in tl.tasks.registered().items() if task.target_kind in ("binary", "graded", "labels")]
     with one_thread():
-        for update in ("positive", "negative"):
+        for update in ("positive", "negative", "central"):
             measured = []
             for task in tasks:
                 step = training_step(scores, target, task=task, update=update)

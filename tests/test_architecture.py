@@ -15,6 +15,7 @@ PACKAGE = Path(taskloss.__file__).parent
 LAYERS = [
     "_checks",
     "_positive",
+    "_warn",
     "_storage",
     "_output_checks",
     "kernels",

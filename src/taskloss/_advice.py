@@ -7,13 +7,12 @@ a call that has been computed, and change neither.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from taskloss._warn import warn_caller
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import task_of
 from taskloss.tasks.task import Call, Inference, Task
@@ -161,14 +160,6 @@ _shared: dict[tuple[int, str], Advice] = {}
 def shared_advice(task: int, rule: str) -> Advice:
     """Return the advice of the functional forms, one per handle of a task and rule."""
     return _shared.setdefault((task, rule), Advice())
-
-
-def warn_caller(message: str) -> None:
-    """Give a UserWarning at the line that called taskloss, whatever lies between."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("taskloss", "torch"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 class _SeenCall:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+
+import numba
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,7 @@ import torch
 import taskloss as tl
 from taskloss.kernels.labeling import count_table
 from taskloss.labelings import read_labelings
+from taskloss.tasks import large_tables
 
 
 def gradients(task: tl.Task, scores: np.ndarray, target: np.ndarray) -> list[torch.Tensor]:
@@ -83,3 +87,42 @@ def test_a_table_that_is_too_large_says_so(monkeypatch):
 def test_a_metric_that_returns_nonsense(fn, message):
     with pytest.raises(ValueError, match=message):
         tl.DirectLoss(tl.ConfusionMetric(fn))(torch.randn(30).abs(), torch.arange(30) % 2 == 0)
+
+
+def half_specific(tp, fp, fn, tn):
+    """NaN without negatives, a jump at half the positives."""
+    return (1.0 if 2 * tp >= tp + fn else 0.5) * tn / (tn + fp)
+
+
+@pytest.mark.parametrize("update", ["positive", "negative", "central"])
+def test_a_compiled_function_gives_the_same(update):
+    def vectorized(tp, fp, fn, tn):
+        return np.where(2 * tp >= tp + fn, 1.0, 0.5) * tn / (tn + fp)
+
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.randn(400, 3, generator=generator).double(), torch.rand(400, 3, generator=generator) < 0.3
+    target[:, 2] = True  # No negatives: 0/0.
+    results = []
+    for fn in (vectorized, numba.njit(half_specific)):
+        leaf = scores.clone().requires_grad_()
+        value = tl.DirectLoss(tl.ConfusionMetric(fn, weighting="classes"), update=update)(leaf, target)
+        value.backward()
+        results.append((value.detach(), leaf.grad))
+    torch.testing.assert_close(*results)
+
+
+def test_a_compiled_function_must_be_finite():
+    task = tl.ConfusionMetric(numba.njit(lambda tp, fp, fn, tn: tp / 0.0))
+    with pytest.raises(ValueError, match="infinite"):
+        tl.DirectLoss(task)(torch.randn(30).requires_grad_(), torch.arange(30) % 2 == 0)
+
+
+def test_a_large_table_of_a_plain_function_is_announced_once(monkeypatch):
+    monkeypatch.setattr(large_tables, "SLOW_CELLS", 100)
+    scores, target = torch.randn(40, requires_grad=True), torch.arange(40) % 4 == 0
+    criterion = tl.DirectLoss(tl.ConfusionMetric(lambda tp, fp, fn, tn: tp / (tp + fn + fp + 1)), update="positive")
+    with pytest.warns(UserWarning, match=r"ConfusionMetric asks your numpy function for 341 values in every step.*numba.njit"):
+        criterion(scores, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        criterion(scores, target)

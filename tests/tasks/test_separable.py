@@ -7,7 +7,9 @@ import functools
 import pickle
 import subprocess
 import sys
+import warnings
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from taskloss.kernels import ragged
 from taskloss.kernels.ranking.function_table import augment_by_table
 from taskloss.layout import read_rankings
 from taskloss.metrics.separable import BatchTerms
+from taskloss.tasks import large_tables
 from taskloss.tasks.registry import handle_of
 from tests.contract.cases import first_page, root_discount, value_and_gradient
 
@@ -255,3 +258,42 @@ def test_the_score_is_one_minus_the_loss():
         tl.metrics.separable_score(scores, target, precision, ties="half")
     with pytest.raises(TypeError, match="must be a function"):
         tl.metrics.separable_score(scores, target, 3)
+
+
+@pytest.mark.parametrize("update", ["positive", "negative"])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(
+    "m", [lambda i, c: 0.5 ** ((i + c - 1) // 10), first_page, pairs_won], ids=["rank", "relevant", "negatives"]
+)
+def test_a_compiled_function_gives_the_same(m, update, ties):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(300, 3, generator=generator)
+    scores = scores.mul(2).round() if ties else scores
+    target = torch.rand(300, 3, generator=generator) < 0.3
+    options = {"num_relevant": 150} if m is first_page else {}
+    plain, compiled = (
+        value_and_gradient(
+            tl.DirectLoss(tl.SeparableMetric(f, normalize=m is not first_page), update=update), scores, target, **options
+        )
+        for f in (m, numba.njit(m))
+    )
+    torch.testing.assert_close(compiled, plain)
+
+
+def test_a_compiled_function_must_be_finite():
+    task = tl.SeparableMetric(numba.njit(lambda i, c: 1 / (c - 1)), normalize=False)
+    with pytest.raises(ValueError, match="is inf"):
+        tl.DirectLoss(task)(torch.randn(9), torch.arange(9) % 3 == 0)
+
+
+def test_a_large_table_of_a_plain_function_is_announced_once(monkeypatch):
+    monkeypatch.setattr(large_tables, "SLOW_CELLS", 100)
+    scores, target = torch.randn(40, requires_grad=True), torch.arange(40) % 4 == 0
+    criterion = tl.DirectLoss(tl.SeparableMetric(root_discount))
+    with pytest.warns(UserWarning, match=r"300 values in every step.*numba.njit.*10,000 samples"):
+        criterion(scores, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        criterion(scores, target)
+        tl.DirectLoss(tl.SeparableMetric(numba.njit(lambda i, c: 1 / (i + c))))(scores, target)
+        tl.DirectLoss(tl.SeparableMetric(root_discount, convex=True), update="positive")(scores, target)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from taskloss._advice import warn_caller
+from taskloss._warn import warn_caller
 from taskloss.lp.interior_point.active_set import solve_active_set_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch, solve_hessian_batch
 from taskloss.lp.interior_point.data import ProgramData, activity_batch

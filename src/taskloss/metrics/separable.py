@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taskloss.kernels import ragged
+from taskloss.kernels import ragged, user_functions
 from taskloss.kernels.ranking import tie_orders
 from taskloss.layout import Rankings
 from taskloss.metrics import term_checks
@@ -39,12 +39,25 @@ class BatchTerms:
         """Rank of each positive among those of its ranking, from 1, int64 ``(P,)``."""
         self._m = m
         self._relevant = rankings.relevant.astype(np.int64)
+        self._negatives = np.maximum(rankings.negatives, 1)
         self._sizes = _sizes_wanted(m, self._relevant, rankings.negatives)
 
     def __call__(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Return ``m(i, c)`` of the positives ``rows`` with ``counts`` negatives above them."""
         sizes = {name: size[self.ranking[rows]] for name, size in self._sizes.items()}
         return _evaluate(self._m, self.rank[rows], counts, sizes)
+
+    def of_rows(self, rows: np.ndarray, start: np.ndarray, step: int, cells: np.ndarray) -> np.ndarray:
+        """Return the terms of positives ``rows`` in turn, each with ``cells`` counts from ``start`` on, in steps of 1 or -1."""
+        if not user_functions.is_compiled(self._m):
+            return self(np.repeat(rows, cells), np.repeat(start, cells) + step * ragged.places(cells))
+        owner, term = self.ranking[rows], user_functions.term_of_numbers(self._m, frozenset(self._sizes))
+        values = np.empty(cells.sum())
+        sizes = (self._relevant[owner], self._negatives[owner])
+        user_functions.write_terms(term, self.rank[rows], *sizes, start, step, cells, values)
+        if not np.isfinite(values).all():
+            term_checks.as_terms(values, np.repeat(self.rank[rows], cells), np.repeat(start, cells) + step * ragged.places(cells))
+        return values
 
     def sums(self, rows: np.ndarray, terms: np.ndarray) -> np.ndarray:
         """Return the sum of each ranking, ``(R,)``."""
@@ -77,7 +90,7 @@ def _evaluate(m: TermFunction, i: np.ndarray, c: np.ndarray, sizes: dict[str, np
         return np.empty(0)
     i, c = i.view(), c.view()
     i.flags.writeable = c.flags.writeable = False
-    return term_checks.as_terms(m(i, c, **sizes), i, c)
+    return term_checks.as_terms(user_functions.term_of_arrays(m, frozenset(sizes))(i, c, **sizes), i, c)
 
 
 def scale(terms: BatchTerms, rankings: Rankings, normalize: bool) -> np.ndarray:

@@ -7,9 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from taskloss import _checks
+from taskloss.kernels import user_functions
 from taskloss.kernels.ranking import function_table, levels
 from taskloss.layout import Rankings
 from taskloss.metrics import separable, term_checks
+from taskloss.tasks.large_tables import say_slow
 from taskloss.tasks.ranking import RankingTask
 
 
@@ -27,7 +29,8 @@ class SeparableMetric(RankingTask):
     Args:
         m: a function of two int64 arrays of one shape, i and c, that returns a number for each. If it has a parameter
             ``num_relevant`` or ``num_negatives``, it is also given R or N, as arrays of that shape. It must depend on nothing
-            else. A function of a module can be pickled, a lambda not.
+            else. A function of a module can be pickled, a lambda not. A function of ``numba.njit`` is called with numbers
+            instead, which makes large tables two to four times faster.
         normalize: divide by Z. Without it, M is the plain sum.
         ties: the value of tied scores. ``"mean"``: the mean over the orders of a tied group, as for NDCG. ``"together"``: each
             positive of a group counts as its last one, with all negatives of the group above, as for average precision.
@@ -84,4 +87,6 @@ class SeparableMetric(RankingTask):
             separable.check_shape(self.m, self.convex, *sizes)
         if self.convex and (pull >= 0).all():
             return levels.augment_by_levels(rankings.lists, terms.ranking, terms, pull)
+        if not user_functions.is_compiled(self.m):
+            say_slow(self, int((rankings.positives * rankings.negatives).sum()), "two numbers, and the sizes that it asks for")
         return function_table.augment_by_table(rankings.lists, terms.ranking, rankings.above, rankings.at_or_above, terms, pull)

@@ -30,6 +30,20 @@ CELL_LIMIT = 2**30
 
 MetricBlock = Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]
 """``(true positives, false positives, P, N) -> values``: two float64 arrays of one shape, and float64 values of this shape."""
+MetricRows = Callable[[int, int, int, int], np.ndarray]
+"""``(first, last, P, N) -> values``, float64 ``(last - first, N + 1)``: for all b and each true positive count of a range."""
+
+
+def rows_of_blocks(metric: MetricBlock) -> MetricRows:
+    """Return the rows of a metric that is a function of arrays."""
+
+    def rows(first: int, last: int, positives: int, negatives: int) -> np.ndarray:
+        shape = (last - first, negatives + 1)
+        true_positives = np.broadcast_to(np.arange(first, last, dtype=np.float64)[:, None], shape)
+        false_positives = np.broadcast_to(np.arange(negatives + 1, dtype=np.float64), shape)
+        return metric(true_positives, false_positives, positives, negatives)
+
+    return rows
 
 
 class Side(NamedTuple):
@@ -66,7 +80,7 @@ def make_side(above: np.ndarray, below: np.ndarray, at_zero: int) -> Side:
 
 
 def search_table(
-    metric: MetricBlock, weight: float, positives: Side, negatives: Side, weights: tuple[float, float]
+    metric: MetricRows, weight: float, positives: Side, negatives: Side, weights: tuple[float, float]
 ) -> tuple[np.ndarray, tuple[int, int]]:
     """Return the best labeling: its four thresholds and shares, float64 ``(4,)``, and its true and false positives.
 
@@ -79,11 +93,7 @@ def search_table(
     rows = max(1, BLOCK_CELLS // (size[1] + 1))
 
     def best_of_block(first: int) -> Best:
-        last = min(first + rows, size[0] + 1)
-        shape = (last - first, size[1] + 1)
-        true_positives = np.broadcast_to(np.arange(first, last, dtype=np.float64)[:, None], shape)
-        false_positives = np.broadcast_to(np.arange(size[1] + 1, dtype=np.float64), shape)
-        values = metric(true_positives, false_positives, *size)
+        values = metric(first, min(first + rows, size[0] + 1), *size)
         return _best_of_block(values, float(weight), first, *costs, box)
 
     best = Best(-np.inf, 0, 0, 0, 0, 0)

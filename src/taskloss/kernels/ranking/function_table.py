@@ -12,13 +12,26 @@ That is the same problem after a reflection: negate the scores and reverse both 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import numpy as np
 
 from taskloss.kernels._numba import kernel
-from taskloss.kernels.ragged import blocks, places
-from taskloss.kernels.ranking.levels import Terms
+from taskloss.kernels.ragged import blocks
 from taskloss.kernels.ranking.staircase import MEMORY_LIMIT_BYTES, backtrack, fill_row, largest_table
 from taskloss.kernels.sort import TwoLists, scores_of
+
+
+class RowTerms(Protocol):
+    """The terms ``m(i, c)`` of a batch."""
+
+    def of_rows(self, rows: np.ndarray, start: np.ndarray, step: int, cells: np.ndarray) -> np.ndarray:
+        """Return, float64, the terms of positives ``rows`` one after another, each with ``cells`` counts from ``start``."""
+
+
+_TermsFromZero = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""``(rows, cells) -> m(i, c)`` for c = 0, 1, ... of each row in turn."""
 
 
 def augment_by_table(
@@ -26,7 +39,7 @@ def augment_by_table(
     ranking: np.ndarray,
     above: np.ndarray,
     at_or_above: np.ndarray,
-    terms: Terms,
+    terms: RowTerms,
     loss_weight: np.ndarray,
     memory_limit: int = MEMORY_LIMIT_BYTES,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -44,12 +57,16 @@ def augment_by_table(
         memory_limit: the most bytes for one ranking.
     """
     if (loss_weight < 0).any():
-        return _augment_down(lists, ranking, at_or_above, terms, loss_weight, memory_limit)
+
+        def rising_terms(rows: np.ndarray, cells: np.ndarray) -> np.ndarray:
+            return terms.of_rows(rows, np.zeros_like(rows), 1, cells)
+
+        return _augment_down(lists, ranking, at_or_above, rising_terms, loss_weight, memory_limit)
     negatives = _reversed(lists.negative_counts()[ranking])
     last = len(lists.positives) - 1
 
-    def reflected_terms(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        return terms(last - rows, negatives[rows] - counts)
+    def reflected_terms(rows: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        return terms.of_rows(last - rows, negatives[rows], -1, cells)
 
     least, greatest = _augment_down(
         _reflect(lists),
@@ -80,7 +97,7 @@ def _reflect(lists: TwoLists) -> TwoLists:
 
 
 def _augment_down(
-    lists: TwoLists, ranking: np.ndarray, upper: np.ndarray, terms: Terms, loss_weight: np.ndarray, memory_limit: int
+    lists: TwoLists, ranking: np.ndarray, upper: np.ndarray, terms: _TermsFromZero, loss_weight: np.ndarray, memory_limit: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the least and greatest of the best counts at or below ``upper``."""
     words, largest = largest_table(lists, upper)
@@ -100,7 +117,7 @@ def _augment_down(
         for block in blocks(upper[descending] + 1):
             rows = descending[block]
             cells = upper[rows] + 1
-            values = terms(np.repeat(rows, cells), places(cells))
+            values = terms(rows, cells)
             offset = _fill_rows(lists, ranking, upper, rows, values, loss_weight, prefer_least, best, table, offset, tied, counts)
         return tied
 
