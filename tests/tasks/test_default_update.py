@@ -13,7 +13,8 @@ from taskloss.boosting import lightgbm_objective, xgboost_objective
 from taskloss.training import build_mlp
 
 EXPECTED = {"binary": "positive", "graded": "positive", "labels": "central", "class": "central"}
-OTHERS = {"zero_one": "negative"}
+POINTS = ("precision_at_k", "recall_at_k", "recall_at_fpr", "precision_at_recall", "recall_at_precision")
+OTHERS = {"zero_one": "negative", **dict.fromkeys(POINTS, "central")}
 
 
 @pytest.mark.parametrize("name", tl.tasks.registered())

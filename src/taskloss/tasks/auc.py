@@ -96,6 +96,7 @@ class RecallAtFPR(_BandTask):
     0.5
     """
 
+    default_update: ClassVar[str] = "central"
     fpr: float = 0.05
     on_one_class: str = "skip"
 

@@ -102,6 +102,7 @@ class PrecisionAtRecall(_SingleRowTask):
     0.5
     """
 
+    default_update: ClassVar[str] = "central"
     recall: float = 0.8
     on_one_class: str = "skip"
 
@@ -129,6 +130,7 @@ class RecallAtPrecision(RankingTask):
     0.0
     """
 
+    default_update: ClassVar[str] = "central"
     precision: float = 0.8
     on_one_class: str = "skip"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from taskloss.tasks.registry import register
 class _TopKTask(RankingTask):
     """Base of the metrics that count the positives in the top k."""
 
+    default_update: ClassVar[str] = "central"
     k: float
 
     def __post_init__(self) -> None:
