@@ -27,10 +27,10 @@ def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
     """
     options: dict[str, Any] = {**_OPTIONS, **extra}
     try:
-        dispatcher = announced(_without_literals(numba.njit(cache=True, **options)(function)))
+        dispatcher = _for_python(numba.njit(cache=True, **options)(function))
     except RuntimeError:
         _warn_no_cache()
-        return announced(_without_literals(numba.njit(**options)(function)))
+        return _for_python(numba.njit(**options)(function))
     # numba reuses machine code while the kernel's own file is unchanged, but the code also contains the kernels that it calls.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
@@ -40,6 +40,13 @@ def kernel(function: Callable[..., Any], **extra: Any) -> Callable[..., Any]:
 
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+def _for_python(dispatcher: Any) -> Any:
+    """Prepare a compiled function for calls from Python; kernels that call it are linked with a version of their own."""
+    linked = _linked(dispatcher.py_func)
+    dispatcher.get_call_template, dispatcher.get_overload = linked.get_call_template, linked.get_overload
+    return announced(dispatcher)
 
 
 def _without_literals(dispatcher: Any) -> Any:

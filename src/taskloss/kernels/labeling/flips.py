@@ -35,6 +35,7 @@ import numpy as np
 
 from taskloss.kernels._numba import allocating_kernel, inlined_kernel, inner_kernel, kernel
 from taskloss.kernels.labeling.confusion import ACCURACY, BALANCED_ACCURACY, F_BETA, G_MEAN, MCC, largest_change, metric_value
+from taskloss.kernels.stack import push
 
 # Widens the bounds on costs, so that rounding cannot exclude a sample that may flip.
 _SLACK = 1.0 + 1e-9
@@ -316,8 +317,7 @@ def _divide_and_conquer(problem, p, q):
     best_value, best_i, best_j = -np.inf, 0, 0
     # A stack of ranges of j with the bounds of their i; it holds two ranges per halving of the range, so 130 suffice.
     stack = np.empty((130, 4), np.int64)
-    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, len(q) + 1, 0, len(p)
-    waiting = 1
+    waiting = push(stack, 0, 0, len(q) + 1, 0, len(p))
     while waiting > 0:
         waiting -= 1
         begin, end, low, high = stack[waiting]
@@ -332,10 +332,9 @@ def _divide_and_conquer(problem, p, q):
         if row_value > best_value or (row_value == best_value and row_i + j < best_i + best_j):
             best_value, best_i, best_j = row_value, row_i, j
         if problem.weight > 0:
-            stack[waiting] = (begin, j, row_i, high)
-            stack[waiting + 1] = (j + 1, end, low, row_i)
+            waiting = push(stack, waiting, begin, j, row_i, high)
+            waiting = push(stack, waiting, j + 1, end, low, row_i)
         else:
-            stack[waiting] = (begin, j, low, row_i)
-            stack[waiting + 1] = (j + 1, end, row_i, high)
-        waiting += 2
+            waiting = push(stack, waiting, begin, j, low, row_i)
+            waiting = push(stack, waiting, j + 1, end, row_i, high)
     return best_i, best_j

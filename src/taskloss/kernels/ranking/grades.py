@@ -43,7 +43,10 @@ def read_grades(scores, target, ignore, ignored, exponential, owner, rankings):
         gains[i] = np.exp2(grade) - 1.0 if exponential else grade
         r = owner[i] if len(owner) > 0 else 0
         lowest[r], highest[r] = min(lowest[r], gains[i]), max(highest[r], gains[i])
-    return keys, gains, left_out, lowest < highest, valid
+    several = np.empty(rankings, np.bool_)
+    for r in range(rankings):
+        several[r] = lowest[r] < highest[r]
+    return keys, gains, left_out, several, valid
 
 
 def rank_discounts(keys: np.ndarray, ignored: np.ndarray, owner: np.ndarray, rankings: int, cut: int) -> np.ndarray:
@@ -102,4 +105,8 @@ def sums_by_ranking(values: np.ndarray, factors: np.ndarray, owner: np.ndarray, 
 @kernel
 def _sum_of_products(values, factors):
     """Return the sum of ``values * factors``, float64 ``(1,)``."""
-    return np.full(1, order_free_sum(values * factors))
+    products, result = np.empty(len(values)), np.empty(1)
+    for i in range(len(values)):
+        products[i] = values[i] * factors[i]
+    result[0] = order_free_sum(products)
+    return result

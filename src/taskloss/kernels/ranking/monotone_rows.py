@@ -14,6 +14,7 @@ import numpy as np
 from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 from taskloss.kernels.ranking.terms import row_drop
 from taskloss.kernels.sort import scores_of
+from taskloss.kernels.stack import push
 
 
 @kernel
@@ -34,8 +35,7 @@ def _divide(s, t, upper, metric, metric_weight, prefer_least, counts):
     """Write the least or greatest best count of each row of one ranking, at most ``upper``, to ``counts``."""
     # A stack of ranges of rows with the bounds of their counts; it holds two ranges per halving of the rows, so 130 suffice.
     stack = np.empty((130, 4), np.int64)
-    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, len(s), 0, len(t)
-    waiting = 1
+    waiting = push(stack, 0, 0, len(s), 0, len(t))
     while waiting > 0:
         waiting -= 1
         begin, end, low, high = stack[waiting]
@@ -44,9 +44,8 @@ def _divide(s, t, upper, metric, metric_weight, prefer_least, counts):
         middle = (begin + end) // 2
         best = _best_count(s[middle], t, middle + 1, low, min(high, upper[middle]), metric, metric_weight, prefer_least)
         counts[middle] = best
-        stack[waiting] = (begin, middle, low, best)
-        stack[waiting + 1] = (middle + 1, end, best, high)
-        waiting += 2
+        waiting = push(stack, waiting, begin, middle, low, best)
+        waiting = push(stack, waiting, middle + 1, end, best, high)
 
 
 @inner_kernel
