@@ -267,7 +267,7 @@ def main() -> None:
         ]
         for name, number, run in cases:
             codes: collections.Counter[int] = collections.Counter()
-            slowest, start = 0.0, time.perf_counter()
+            slowest, start = (0.0, 0), time.perf_counter()
             for seed in range(arguments.seed, arguments.seed + number):
                 before = time.perf_counter()
                 try:
@@ -275,11 +275,11 @@ def main() -> None:
                 except AssertionError as error:
                     failures += 1
                     print(f"{name}: {error}", flush=True)
-                slowest = max(slowest, time.perf_counter() - before)
+                slowest = max(slowest, (time.perf_counter() - before, seed))
                 if (seed + 1) % 5000 == 0:
                     print(f"{name}: {seed + 1 - arguments.seed}, exit codes {dict(codes)}, failures {failures}", flush=True)
-            seconds = time.perf_counter() - start
-            print(f"{name}: {number} cases, exit codes {dict(codes)}, slowest {slowest:.1f} s, {seconds:.0f} s", flush=True)
+            worst = f"slowest {slowest[0]:.1f} s (seed {slowest[1]})"
+            print(f"{name}: {number} cases, exit codes {dict(codes)}, {worst}, {time.perf_counter() - start:.0f} s", flush=True)
     finally:
         shutil.rmtree(folder)
     raise SystemExit(f"{failures} failures" if failures else 0)

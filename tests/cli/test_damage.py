@@ -42,7 +42,7 @@ def test_damaged_tables(workshop):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("change", ["columns", "median", "metric", "negative"])
+@pytest.mark.parametrize("change", ["columns", "median", "metric", "negative", "classes"])
 def test_every_change_is_noticed(workshop, change, signed, tmp_path: Path):
     """Without its columns, the encoder of a model makes too few features; that ended in a traceback."""
     shutil.copytree(workshop.model, tmp_path / "model")
@@ -54,7 +54,7 @@ def test_every_change_is_noticed(workshop, change, signed, tmp_path: Path):
     elif change == "metric":
         record["facts"]["metric"] = "nonsense"
     else:
-        record["facts"]["negative"] = []
+        record["facts"][change] = [] if change == "negative" else ["fraud", "ok"]
     if signed:
         record["digest"] = digest_of(record)
     (tmp_path / "model" / "model.json").write_text(json.dumps(record))

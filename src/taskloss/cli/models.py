@@ -109,9 +109,10 @@ class Model:
         if columns != self.estimator.n_features_in_:
             raise ValueError(f"the encoder makes {columns} features, but the networks take {self.estimator.n_features_in_}")
         if self.facts.group is None:
-            labels = len(self.facts.classes) or 2
-            if labels != len(self.estimator.classes_) or (labels == 2 and not self.facts.negative):
-                raise ValueError(f"there are {labels} labels, but the networks know {len(self.estimator.classes_)} classes")
+            known = len(self.estimator.classes_)
+            labels = len(self.facts.classes) if known > 2 else bool(self.facts.negative) + 1
+            if labels != known or (known == 2 and self.facts.classes):
+                raise ValueError(f"there are {labels} labels, but the networks know {known} classes")
         self.metric  # noqa: B018 (it raises if the metric does not exist)
 
 
