@@ -198,6 +198,16 @@ class TestFrames:
         assert [warning.filename for warning in caught] == [__file__]
         np.testing.assert_array_equal(model.predict(X.assign(name="other")), model.predict(X))
 
+    def test_numbers_that_look_like_identifiers_stay_features(self, frame):
+        _, y = frame
+        X = pd.DataFrame(
+            {"number": np.random.default_rng(0).permutation(len(y)), "name": [f"customer {n}" for n in range(len(y))]}
+        )
+        with pytest.warns(UserWarning, match="columns 'name' of X are left out"):
+            model = TaskLossClassifier(**SMALL).fit(X, y)
+        assert model.frame_encoder_.numbers == ("number",)
+        assert "'name' is left out" in " ".join(model.frame_encoder_.encoder.notices)
+
     def test_other_frames_are_refused(self, frame):
         X, y = frame
         model = TaskLossClassifier(members=1, max_iter=2, random_state=0).fit(X, y)

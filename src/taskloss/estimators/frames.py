@@ -53,8 +53,8 @@ class FrameEncoder:
         for name in set(others) - set(categories):
             _check_kind(table, name, tables)
         columns = {**table.columns, **{name: _float_array(frame[name]) for name in numbers}}
-        fitted = tables.TableEncoder.fit(tables.Table(SOURCE, columns), categorical=categories)
-        encoder = tables.TableEncoder(tuple(rule for rule in fitted.rules if rule.name in others), fitted.notices)
+        fitted = tables.TableEncoder.fit(tables.Table(SOURCE, columns), categorical=categories, keep=numbers)
+        encoder = tables.TableEncoder(tuple(rule for rule in fitted.rules if rule.name in others), fitted.uses)
         _warn_left_out(frame, others, encoder)
         return cls(tuple(numbers), encoder)
 
