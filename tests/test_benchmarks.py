@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import itertools
 import json
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import boosting, cells, estimators, fscore, lp, lp_losses, measure, netlib, segmentation
+from benchmarks import boosting, cells, estimators, from_scratch, fscore, lp, lp_losses, measure, netlib, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -95,6 +96,21 @@ def test_lp_losses_run(run_quickly, tmp_path):
     result = run_quickly(lp_losses, "tabular", tmp_path / "lp_losses.json")
     assert set(result["summary"]) == set(lp_losses.CONTESTS)
     assert {record["method"] for record in result["records"]} == set(lp_losses.METHODS)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_from_scratch_runs_every_problem_and_goes_on(monkeypatch, tmp_path):
+    short = {name: dataclasses.replace(problem, steps=2) for name, problem in from_scratch.PROBLEMS.items()}
+    monkeypatch.setattr(from_scratch, "PROBLEMS", short)
+    tasks = ("jaccard", "zero_one", "graded_ndcg", "multi_class", "structured")
+    output = tmp_path / "from_scratch.json"
+    monkeypatch.setattr(sys, "argv", ["from_scratch", "--seeds", "1", "--output", str(output), "--tasks", *tasks])
+    from_scratch.main()
+    first = json.loads(output.read_text())
+    assert {title.split(", ")[0] for title in first["summary"]} == set(short)
+    assert {"positive", "negative", "central", "hinge", "cross-entropy"} <= first["summary"]["table, zero_one, swaps"].keys()
+    from_scratch.main()
+    assert json.loads(output.read_text()) == first
 
 
 @pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib])
