@@ -75,8 +75,12 @@ def test_the_general_loss_gradient_theorem(update):
         model.zero_grad()
         criterion(model(x), target).mean().backward()
         worst.append(np.abs(model.theta.grad.numpy() - numeric).max())
-    assert worst[0] > 2 * worst[1] > 4 * worst[2]
-    assert worst[2] < 0.03 * np.abs(numeric).max()
+    if update == "central":
+        # Its error is of second order in epsilon: the largest epsilon is as good as the smallest of the others.
+        assert max(worst) < 0.03 * np.abs(numeric).max()
+    else:
+        assert worst[0] > 2 * worst[1] > 4 * worst[2]
+        assert worst[2] < 0.03 * np.abs(numeric).max()
 
 
 def test_constant_scores_give_a_useful_gradient_whatever_the_order():
