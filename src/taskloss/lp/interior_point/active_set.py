@@ -251,10 +251,13 @@ def _signs_allowed(program, multipliers, moved):
 
 @inner_kernel
 def _is_unique(sparsity, kkt, workspace):
-    """Whether the active constraints determine x, tested with a fixed vector that is unlikely to be in a row space."""
+    """Whether the active constraints determine x, tested with a fixed vector that is unlikely to be in a row space.
+
+    It is not linear in the index, even modulo 1: alternating sums of such a vector vanish along the cycles of transport programs.
+    """
     m = len(workspace.rhs_y)
     for column in range(len(workspace.rhs_x)):
-        probe = 0.5 + (0.6180339887498949 * (column + 1)) % 1.0
+        probe = 0.5 + (0.6180339887498949 * (column + 1) * (column + 1)) % 1.0
         workspace.rhs_x[column] = 0.0 if workspace.active[m + column] else probe
     for row in range(m):
         workspace.rhs_y[row] = 0.0
