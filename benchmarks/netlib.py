@@ -2,9 +2,11 @@
 
     python -m benchmarks.netlib --json netlib.json
     python -m benchmarks.netlib --compare netlib.json
+    python -m benchmarks.netlib --method interior_point
 
 The first command solves every program with default settings in float64 and keeps the rows. After a change of the solver, the
 second one solves them again and lists the programs whose status changed, or whose error changed by more than a factor of ten.
+By default HiGHS takes over where the interior-point method finds no solution; the third command solves without it.
 Each program is solved once, so its time includes the analysis of its sparsity pattern; the time of a row is wall time.
 
 The data folder (``--data``) holds one ``.npz`` file per feasible program, and one per infeasible program in ``infeasible/``. Each
@@ -29,6 +31,7 @@ import torch
 from benchmarks.measure import write_json
 
 from taskloss.lp import LinearProgram, SparseMatrix, solve
+from taskloss.lp.solver import EXACT_METHODS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "netlib"
 FEASIBLE, INFEASIBLE = "feasible", "infeasible"
@@ -78,12 +81,12 @@ def read_program(path: Path) -> tuple[LinearProgram, float]:
     return LinearProgram(**arrays), optimum
 
 
-def solve_file(path: Path, kind: str) -> Result:
-    """Solve the program of a file with default settings."""
+def solve_file(path: Path, kind: str, method: str = "auto") -> Result:
+    """Solve the program of a file with default settings but for the method."""
     program, optimum = read_program(path)
     matrices = [matrix for matrix in (program.A_ub, program.A_eq) if matrix is not None]
     start = time.perf_counter()
-    solution = solve(program)
+    solution = solve(program, method=method)
     seconds = time.perf_counter() - start
     return Result(
         name=path.stem,
@@ -179,17 +182,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="solve these programs only")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="compare with the rows that --json wrote earlier")
+    parser.add_argument("--method", choices=EXACT_METHODS, default="auto", help="of taskloss.lp.solve (default: auto)")
     arguments = parser.parse_args()
     files = find_files(arguments.data, arguments.only)
     earlier = read_results(arguments.compare) if arguments.compare else None
     # The first solve in a process loads the compiled kernels, which is not a matter of the program.
-    solve_file(*files[0])
+    solve_file(*files[0], arguments.method)
     head = f"{'rows':>6}{'columns':>9}{'nonzeros':>10}  {'status':<16}{'objective':>11}{'error':>9}{'iter.':>6}{'seconds':>9}"
     print(f"{'program':<12}{head}")
     results = []
     for number, (path, kind) in enumerate(files, 1):
         print(f"\r{number} of {len(files)}: {path.stem:<12}", end="", file=sys.stderr, flush=True)
-        results.append(solve_file(path, kind))
+        results.append(solve_file(path, kind, arguments.method))
         print("\r\033[K", end="", file=sys.stderr, flush=True)
         print_row(results[-1])
     print_summary(results)

@@ -31,6 +31,7 @@ from taskloss.lp.interior_point.active_set import solve_active_set_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch, solve_hessian_batch
 from taskloss.lp.interior_point.data import ProgramData, activity_batch
 from taskloss.lp.interior_point.threads import in_threads
+from taskloss.lp.multipliers import least_norm_multipliers
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import Result
 from taskloss.lp.sparse import matrix_gradient, values_of
@@ -63,9 +64,10 @@ def value_adjoint(programs: ProgramData, result: Result) -> Differentiate:
     m = programs.num_rows
 
     def differentiate(bar: np.ndarray) -> Adjoint:
-        duals = bar * result.multipliers
+        multipliers = least_norm_multipliers(programs, result)
+        duals = bar * multipliers
         row_duals, bound_duals = duals[:, :m], duals[:, m:]
-        at_upper = result.multipliers[:, m:] > 0.0
+        at_upper = multipliers[:, m:] > 0.0
         return Adjoint(
             cost=bar * result.x,
             rhs=-row_duals,

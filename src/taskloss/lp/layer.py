@@ -13,7 +13,7 @@ from taskloss.lp.interior_point.driver import Settings, solve_batch
 from taskloss.lp.newton import unrolled_newton
 from taskloss.lp.problem import LinearProgram, as_program
 from taskloss.lp.solution import Solution
-from taskloss.lp.solver import check_ridge, checked_settings, start_from
+from taskloss.lp.solver import EXACT_METHODS, check_ridge, checked_settings, start_from
 
 GRADIENTS = ("active_set", "unrolled", "value", "smoothed")
 
@@ -28,6 +28,7 @@ def differentiable_solve(
     upper: Any = None,
     *,
     gradient: str = "active_set",
+    method: str = "auto",
     epsilon: float = 1e-2,
     ridge: float = 0.0,
     unrolled_steps: int = 3,
@@ -49,7 +50,8 @@ def differentiable_solve(
 
     Where a program was not solved, the gradients are finite but mean nothing: look at ``status``, or call ``check()``.
 
-    The other arguments are those of ``solve``: a ``LinearProgram``, or the cost followed by its other arguments.
+    ``method`` is one of ``solve``, except for ``"penalty"``. The other arguments are those of ``solve``: a ``LinearProgram``, or
+    the cost followed by its other arguments.
 
     >>> import torch
     >>> b = torch.tensor([-1.0], requires_grad=True)
@@ -64,7 +66,8 @@ def differentiable_solve(
     epsilon = check_positive("epsilon", epsilon)
     check_count("unrolled_steps", unrolled_steps)
     check_ridge(ridge)
-    settings = checked_settings(Settings(tolerance=tolerance, max_iterations=max_iterations))
+    check_choice("method", method, EXACT_METHODS)
+    settings = checked_settings(Settings(method, tolerance=tolerance, max_iterations=max_iterations))
     arrays = program.to_arrays()
     result = solve_batch(arrays, settings, start_from(warm_start, arrays))
     x, x_adjoint = result.x, None
@@ -79,7 +82,7 @@ def differentiable_solve(
     attached_x, objective = attach(program, detached_x, detached_objective, x_adjoint, value_adjoint(arrays, result))
     if gradient == "unrolled":
         attached_x = unrolled_newton(program, detached_x, epsilon, ridge, unrolled_steps)
-    return Solution(attached_x, objective, result, output)
+    return Solution(attached_x, objective, result, output, arrays)
 
 
 _OPTIONS = {

@@ -10,6 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from taskloss.lp.interior_point.data import ProgramData
+from taskloss.lp.multipliers import least_norm_multipliers
+
 
 class Status(enum.IntEnum):
     """How a solve ended: ``str`` and ``print`` give its name, ``advice`` says what to do about it.
@@ -46,7 +49,7 @@ _ADVICE = {
     ),
     Status.ITERATION_LIMIT: (
         "No solution within the tolerance and no proof that there is none; `gap` and `error` say how far x is. Loosen the "
-        "tolerance, bring the data to comparable scales, or raise max_iterations if it was lowered."
+        'tolerance, bring the data to comparable scales, raise max_iterations if it was lowered, or leave method at "auto".'
     ),
 }
 
@@ -121,6 +124,8 @@ class Solution:
     result: Result
     """Arrays of the solver."""
     output_format: OutputFormat
+    programs: ProgramData
+    """Arrays of the programs."""
 
     def __repr__(self) -> str:
         counts = {status: self.statuses.count(status) for status in Status if status in self.statuses}
@@ -135,29 +140,32 @@ class Solution:
         return f"Solution(status={status}:{advice}\n  The last iterate, not a solution: {fields})"
 
     @functools.cached_property
+    def multipliers(self) -> np.ndarray:
+        """Multipliers of the constraints as in ``Result``, those of least norm where there are several."""
+        return least_norm_multipliers(self.programs, self.result)
+
+    @functools.cached_property
     def dual_ub(self) -> torch.Tensor:
         """Duals of the inequalities, ``(m_ub,) >= 0``.
 
         All duals together satisfy ``c + A_ub' dual_ub + A_eq' dual_eq - dual_lower + dual_upper = 0``.
         """
-        return self.output_format.tensor(self.result.multipliers[:, : self.output_format.num_inequalities].clip(0.0))
+        return self.output_format.tensor(self.multipliers[:, : self.output_format.num_inequalities].clip(0.0))
 
     @functools.cached_property
     def dual_eq(self) -> torch.Tensor:
         """Multipliers of the equations, ``(m_eq,)``, of either sign."""
-        return self.output_format.tensor(
-            self.result.multipliers[:, self.output_format.num_inequalities : self.output_format.num_rows]
-        )
+        return self.output_format.tensor(self.multipliers[:, self.output_format.num_inequalities : self.output_format.num_rows])
 
     @functools.cached_property
     def dual_lower(self) -> torch.Tensor:
         """Duals of the lower bounds, ``(n,) >= 0``."""
-        return self.output_format.tensor((-self.result.multipliers[:, self.output_format.num_rows :]).clip(0.0))
+        return self.output_format.tensor((-self.multipliers[:, self.output_format.num_rows :]).clip(0.0))
 
     @functools.cached_property
     def dual_upper(self) -> torch.Tensor:
         """Duals of the upper bounds, ``(n,) >= 0``."""
-        return self.output_format.tensor(self.result.multipliers[:, self.output_format.num_rows :].clip(0.0))
+        return self.output_format.tensor(self.multipliers[:, self.output_format.num_rows :].clip(0.0))
 
     @functools.cached_property
     def active(self) -> ActiveSet:

@@ -2,11 +2,17 @@
 
 The methods:
 
-``"interior_point"`` (default). The program is equilibrated. From a cold start the interior-point method comes near the solution
+``"auto"`` (default). The interior-point method, and HiGHS where that ends without a solution or a proof. For a single program
+whose factor is large (``LARGE`` and ``FILL`` in ``interior_point.driver``) the other way round.
+
+``"interior_point"``. The program is equilibrated. From a cold start the interior-point method comes near the solution
 in five to fifty iterations. There the constraints that seem active are put on their bounds by one factorization; if that is not
 optimal, the augmented Lagrangian method, which ends finitely, makes the pair exact. A warm start begins with the augmented
 Lagrangian method. Where the solution is not unique the least-norm one is taken. If no optimal pair is found, a proof of
 infeasibility or unboundedness is looked for.
+
+``"highs"``. x and multipliers come from HiGHS; the equations of the active set, the least-norm solution,
+the judgement and the proofs are the same, and so are the results.
 
 ``"augmented_lagrangian"``. Newton's method on the exterior penalty with multiplier updates alone, from zero: the method of the
 paper made exact. It solves most programs, but stalls on badly scaled and degenerate ones, which is why it is not the default.
@@ -28,7 +34,8 @@ from taskloss.lp.interior_point.driver import Settings, solve_batch
 from taskloss.lp.problem import LinearProgram, as_program
 from taskloss.lp.solution import Solution
 
-LP_METHODS = ("interior_point", "augmented_lagrangian", "penalty")
+EXACT_METHODS = ("auto", "interior_point", "highs", "augmented_lagrangian")
+LP_METHODS = (*EXACT_METHODS, "penalty")
 
 
 def solve(
@@ -40,7 +47,7 @@ def solve(
     lower: Any = None,
     upper: Any = None,
     *,
-    method: str = "interior_point",
+    method: str = "auto",
     epsilon: float = 1e-3,
     tolerance: float = 1e-8,
     max_iterations: int = 2000,
@@ -57,10 +64,11 @@ def solve(
         b_eq: see ``LinearProgram``.
         lower: see ``LinearProgram``.
         upper: see ``LinearProgram``.
-        method: ``"interior_point"``, ``"augmented_lagrangian"`` or ``"penalty"``.
+        method: ``"auto"``, ``"interior_point"``, ``"highs"``, ``"augmented_lagrangian"`` or ``"penalty"``; see the module.
         epsilon: of ``method="penalty"`` alone.
         tolerance: relative, of feasibility, stationarity and the duality gap.
         max_iterations: upper limit of the Newton steps of each stage of a program; the stages have lower limits of their own.
+            The steps of HiGHS are not counted.
         warm_start: the solution of a similar problem of the same shape.
         trace: keep the iterates (before the last polish).
 
@@ -75,7 +83,7 @@ def solve(
     arrays = program.to_arrays()
     result = solve_batch(arrays, settings, start_from(warm_start, arrays))
     output = program.output_format
-    return Solution(output.tensor(result.x), output.tensor(result.objective), result, output)
+    return Solution(output.tensor(result.x), output.tensor(result.objective), result, output, arrays)
 
 
 def check_ridge(ridge: float) -> None:
@@ -99,10 +107,8 @@ def start_from(solution: Solution | None, programs: ProgramData) -> tuple[np.nda
     """Return x and multipliers of an earlier solution of programs of the same shape, to start from."""
     if solution is None:
         return None
-    parts = (solution.x, solution.dual_ub, solution.dual_eq, solution.dual_lower, solution.dual_upper)
-    arrays = (part.to("cpu", torch.float64).numpy(force=True) for part in parts)
-    x, ub, eq, lower, upper = (array if array.ndim == 2 else array[None] for array in arrays)
-    multipliers = np.concatenate([ub, eq, upper - lower], 1)
+    x = np.atleast_2d(solution.x.to("cpu", torch.float64).numpy(force=True))
+    multipliers = solution.result.multipliers
     if x.shape != programs.cost.shape or multipliers.shape != programs.lower.shape:
         raise ValueError(
             f"warm_start has x of shape {x.shape} and {multipliers.shape[1]} duals, and the problem needs {programs.cost.shape} "

@@ -7,10 +7,12 @@ would take minutes to compile. ``lp.solver`` describes the methods.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from taskloss.lp.highs import highs_pair
 from taskloss.lp.interior_point.active_set import AT_BOUND, constraints_at_bounds, polish_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch
 from taskloss.lp.interior_point.certificates import proves_infeasible, proves_unbounded
@@ -24,7 +26,7 @@ from taskloss.lp.solution import Result, Status
 INTERIOR_POINT_ITERATIONS = 200
 """Limit of one attempt of the interior-point method; most programs need less than fifty."""
 FINISHING_ITERATIONS = 150
-"""Limit of the augmented Lagrangian method after it, and of the search for the least-norm solution."""
+"""Limit of the augmented Lagrangian method after it."""
 WARM_START_ITERATIONS = 60
 """Limit of the augmented Lagrangian method from a warm start, before the interior-point method starts afresh."""
 MAX_UPDATES = 500
@@ -41,6 +43,16 @@ FEASIBLE = 1e-9
 """Violation up to which a point of a scaled program counts as feasible, as an unbounded ray must start from one."""
 NEAR_SOLUTION = 1e-3
 """Error below which the augmented Lagrangian method, or another attempt, is worth starting: others seem to have no solution."""
+FACE_ITERATIONS = 50
+"""Limit of the augmented Lagrangian method that makes the least-norm solution exact."""
+FACE_TOLERANCE = 1e-13
+"""Of the least-norm solution."""
+SLIGHTLY = 0.1
+"""Fraction of the tolerance up to which the least-norm solution may have a larger error than the one before it."""
+NO_MULTIPLIER = 1e-10
+"""A multiplier of a scaled program that is no larger is rounding."""
+LARGE, FILL = 60_000, 5.0
+"""HiGHS is asked first where the KKT matrix and its factor have so many nonzeros, and so many for each nonzero of A."""
 WARM_SIGMA = 1e3
 """Penalty of the augmented Lagrangian method from a start near the solution; 1 from elsewhere."""
 
@@ -48,7 +60,7 @@ WARM_SIGMA = 1e3
 class Settings(NamedTuple):
     """Settings of ``lp.solve``."""
 
-    method: str = "interior_point"
+    method: str = "auto"
     epsilon: float = 1e-3
     tolerance: float = 1e-8
     max_iterations: int = 2000
@@ -110,23 +122,18 @@ class _Solve:
             self._run_penalty_method()
         else:
             self._find_optimal_pairs()
-        x, multipliers = self.equilibration.unscaled(self.x, self.multipliers)
-        error, gap, activity = np.empty(len(x)), np.empty(len(x)), np.empty_like(multipliers)
-        optimality_batch(self.given, self.all_items, x, multipliers, activity, error, gap)
+        _, gap, activity, x, multipliers = self.report
         # Distances may overflow where the data are near the smallest numbers.
         with np.errstate(over="ignore", invalid="ignore"):
             distance = AT_BOUND / (self.equilibration.constraint_scale() * self.equilibration.bound_scale[:, None])
             at_lower, at_upper = constraints_at_bounds(self.given, activity, multipliers, distance)
-        # A solution must be one of the scaled and of the given program.
-        error = np.maximum(self.error, error)
-        self.status[(self.status == Status.OPTIMAL) & ~(error <= self.settings.tolerance)] = Status.ITERATION_LIMIT
         return Result(
             x=x,
             multipliers=multipliers,
             at_lower=at_lower,
             at_upper=at_upper,
             objective=(self.given.cost * x).sum(axis=1),
-            error=error,
+            error=self.error,
             gap=gap,
             iterations=self.iterations,
             unique=self.unique & (self.status == Status.OPTIMAL),
@@ -145,22 +152,52 @@ class _Solve:
 
     def _find_optimal_pairs(self) -> None:
         """Find an optimal pair for every item, or a proof that there is none."""
-        method, _, tolerance, max_iterations, _ = self.settings
+        _, _, tolerance, max_iterations, _ = self.settings
         fine = FINER * tolerance
         left = self.all_items
-        if self.warm or method == "augmented_lagrangian":
-            budget = max_iterations if method == "augmented_lagrangian" else min(WARM_START_ITERATIONS, max_iterations)
-            self._run_augmented_lagrangian(left, WARM_SIGMA if self.warm else 1.0, fine, budget)
-            left = left[self.error > tolerance]
-        if method == "interior_point" and len(left):
-            self._run_interior_point(left, fine, max_iterations)
-        solved = self.error <= COARSER * tolerance
-        self._polish(self.all_items[solved & ~self.polished])
-        self._move_to_least_norm(self.all_items[solved & ~self.unique])
-        self.status[solved] = Status.OPTIMAL
-        for item in self.all_items[~solved]:
-            self._prove_no_solution(int(item))
-        self._judge(self.all_items[~solved])
+        if self.warm and self.settings.method != "augmented_lagrangian":
+            self._run_augmented_lagrangian(left, WARM_SIGMA, fine, min(WARM_START_ITERATIONS, max_iterations))
+        for attempt, engine in enumerate(self._engines()):
+            if len(unsolved := left[~(self.error[left] <= tolerance)]):
+                engine(unsolved, fine, max_iterations)
+            solved = self.error[left] <= COARSER * tolerance
+            self._finish(left[solved])
+            if attempt == 0:
+                for item in left[~solved]:
+                    self._prove_no_solution(int(item))
+            self._judge(left[~solved])
+            self._check_as_given()
+            left = left[self.status[left] == Status.ITERATION_LIMIT]
+            if not len(left):
+                break
+
+    def _engines(self) -> list[Callable[[np.ndarray, float, int], None]]:
+        """Return the engines of the method; each gets what those before it have left."""
+        engines: dict[str, Callable[[np.ndarray, float, int], None]] = {
+            "interior_point": self._run_interior_point,
+            "highs": self._run_highs,
+            "augmented_lagrangian": self._run_augmented_lagrangian_alone,
+        }
+        method = self.settings.method
+        if method != "auto":
+            return [engines[method]]
+        order = ("highs", "interior_point") if self._is_large() else ("interior_point", "highs")
+        return [engines[name] for name in order]
+
+    def _is_large(self) -> bool:
+        """Whether HiGHS is likely to be faster: one program with a large factor. It leaves no trace."""
+        work, nonzeros = self.given.work, self.given.entries.shape[1]
+        return self.given.num_items == 1 and work >= LARGE and work >= FILL * nonzeros and not self.settings.trace
+
+    def _finish(self, items: np.ndarray) -> None:
+        """Make pairs that are almost optimal exact, and choose one where there are several."""
+        self._polish(items[~self.polished[items]])
+        # A multiplier that is rounding would count as a reason why x is unique.
+        rounding = (np.abs(self.multipliers) <= NO_MULTIPLIER) & (self.multipliers != 0.0)
+        self.multipliers[rounding] = 0.0
+        self._polish(items[rounding[items].any(axis=1)])
+        self._move_to_least_norm(items[~self.unique[items]])
+        self.status[items] = Status.OPTIMAL
 
     def _run_penalty_method(self) -> None:
         """Run the paper's method: one minimization, duals by thresholding, the primal from the active rows."""
@@ -169,14 +206,15 @@ class _Solve:
         self._run_augmented_lagrangian(self.all_items, 1.0 / epsilon, 1e-3 * tolerance, max_iterations, max_updates=1)
         self._polish(self.all_items)
         self.status[self.error <= tolerance] = Status.OPTIMAL
+        self._check_as_given()
 
     def _run_interior_point(self, items: np.ndarray, tolerance: float, max_iterations: int) -> None:
         """Run the interior-point method, then solve the equations of the active set or go on with the augmented Lagrangian.
 
         Where that was not enough, run it again with other settings and keep the better pair.
         """
-        for attempt, (regularization, residual_tolerance) in enumerate(ATTEMPTS):
-            before = self._snapshot() if attempt or self.warm else None
+        for regularization, residual_tolerance in ATTEMPTS:
+            before = self._snapshot()
             interior_point_batch(
                 self.programs,
                 items,
@@ -195,11 +233,32 @@ class _Solve:
             left = items[~self.polished[items]]
             budget = min(FINISHING_ITERATIONS, max_iterations)
             self._run_augmented_lagrangian(left[self.error[left] <= NEAR_SOLUTION], WARM_SIGMA, tolerance, budget)
-            if before is not None:
-                self._restore(items[self.error[items] > before[2][items]], before)
+            self._restore(items[self.error[items] > before[2][items]], before)
             items = items[(self.error[items] > 100.0 * tolerance) & (self.error[items] <= NEAR_SOLUTION)]
             if not len(items):
                 return
+
+    def _run_highs(self, items: np.ndarray, tolerance: float, max_iterations: int) -> None:
+        """Take the vertices that HiGHS finds, and solve the equations of their active sets or go on from there."""
+        before = self._snapshot()
+        found = []
+        for item in items:
+            pair = highs_pair(_first(self.programs.slice(slice(item, item + 1))))
+            if pair is not None:
+                self.x[item], self.multipliers[item] = pair
+                found.append(item)
+        items = np.array(found, np.int64)
+        self._judge(items)
+        vertices = self._snapshot()
+        self._polish(items, identify=True)
+        self._restore(items[self.error[items] > vertices[2][items]], vertices)
+        self.polished[items] = self.error[items] <= tolerance
+        budget = min(FINISHING_ITERATIONS, max_iterations)
+        self._run_augmented_lagrangian(items[~self.polished[items]], WARM_SIGMA, tolerance, budget)
+        self._restore(items[self.error[items] > before[2][items]], before)
+
+    def _run_augmented_lagrangian_alone(self, items: np.ndarray, tolerance: float, max_iterations: int) -> None:
+        self._run_augmented_lagrangian(items, WARM_SIGMA if self.warm else 1.0, tolerance, max_iterations)
 
     # --- the stages ----------------------------------------------------------------------------------------------------
 
@@ -224,6 +283,19 @@ class _Solve:
             activity, gap = np.empty_like(self.multipliers), np.empty_like(self.error)
             optimality_batch(self.programs, items, self.x, self.multipliers, activity, self.error, gap)
 
+    def _judge_as_given(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return error, gap, activity, x and multipliers in the units of the programs as given."""
+        x, multipliers = self.equilibration.unscaled(self.x, self.multipliers)
+        error, gap, activity = np.empty(len(x)), np.empty(len(x)), np.empty_like(multipliers)
+        optimality_batch(self.given, self.all_items, x, multipliers, activity, error, gap)
+        return error, gap, activity, x, multipliers
+
+    def _check_as_given(self) -> None:
+        """Withdraw solutions of the scaled programs that are none of the programs as given; ``error`` becomes the larger one."""
+        self.report = self._judge_as_given()
+        self.error = np.maximum(self.error, self.report[0])
+        self.status[(self.status == Status.OPTIMAL) & ~(self.error <= self.settings.tolerance)] = Status.ITERATION_LIMIT
+
     def _run_augmented_lagrangian(
         self, items: np.ndarray, sigma: float, tolerance: float, max_iterations: int, max_updates: int = MAX_UPDATES
     ) -> None:
@@ -243,18 +315,22 @@ class _Solve:
         weights = self.equilibration.column_scale**2
         face = programs._replace(
             cost=np.zeros_like(programs.cost),
-            quadratic=weights / weights.max(axis=1, keepdims=True),
+            quadratic=weights / np.exp(np.log(weights).mean(axis=1, keepdims=True)),
             lower=np.where(duals > 0.0, programs.upper, programs.lower),
             upper=np.where(duals < 0.0, programs.lower, programs.upper),
         )
-        x, multipliers, unknown = self.x.copy(), np.zeros_like(duals), np.full_like(self.error, np.inf)
-        settings = WARM_SIGMA, MAX_UPDATES, 1e-12, FINISHING_ITERATIONS
-        augmented_lagrangian_batch(face, items, *settings, x, multipliers, unknown, self.iterations, self.trace)
-        old_x, old_error = self.x[items].copy(), self.error[items].copy()
+        x, multipliers, error = self.x.copy(), np.zeros_like(duals), np.full_like(self.error, np.inf)
+        state = x, multipliers, error, self.iterations, self.trace
+        interior_point_batch(face, items, 0.0, *ATTEMPTS[1], FACE_TOLERANCE, INTERIOR_POINT_ITERATIONS, *state)
+        error[:] = np.inf
+        augmented_lagrangian_batch(face, items, WARM_SIGMA, MAX_UPDATES, FACE_TOLERANCE, FACE_ITERATIONS, *state)
+        before, unique = self._snapshot(), self.unique.copy()
         self.x[items] = x[items]
-        self._judge(items)
-        worse = self.error[items] > np.maximum(old_error, 1e-10)
-        self.x[items[worse]], self.error[items[worse]] = old_x[worse], old_error[worse]
+        self._polish(items)
+        self.unique = unique
+        # A move that spoils the program as given, whose units differ, is not taken.
+        error = np.maximum(self.error, self._judge_as_given()[0])
+        self._restore(items[error[items] > np.maximum(before[2][items], SLIGHTLY * self.settings.tolerance)], before)
 
     def _snapshot(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.x.copy(), self.multipliers.copy(), self.error.copy()

@@ -83,14 +83,16 @@ def write_constraint_matrix(program, bounds, kkt):
 
 
 @inner_kernel
-def write_diagonal(sparsity, bounds, scaling, relaxation, regularization, kkt):
-    """Write theta and one over theta to the diagonal of the KKT matrix, with regularization."""
+def write_diagonal(program, bounds, scaling, relaxation, regularization, kkt):
+    """Write theta plus the quadratic term, and one over theta, to the diagonal of the KKT matrix, with regularization."""
+    sparsity = program.sparsity
     m = len(sparsity.row_position)
     for column in range(len(sparsity.column_position)):
         position = sparsity.column_position[column]
         fixed = bounds.equality[m + column] > 0.0
         kkt.regularization[position] = 0.0 if fixed else regularization
-        kkt.diagonal[position] = 1.0 if fixed else scaling.theta[m + column] + regularization
+        weight = scaling.theta[m + column] + program.quadratic[column]
+        kkt.diagonal[position] = 1.0 if fixed else weight + regularization
     for row in range(m):
         position = sparsity.row_position[row]
         bounded = scaling.theta[row] + bounds.equality[row] > 0.0

@@ -1,4 +1,4 @@
-r"""Mehrotra's predictor-corrector interior-point method (1992), for linear programs (the quadratic term must be zero).
+r"""Mehrotra's predictor-corrector interior-point method (1992), for linear programs; a quadratic term is allowed.
 
 With the notation of ``variables`` Newton's method is applied to the optimality conditions with ``s z = mu`` instead of ``s z =
 0``, mu falling. Per bound, with the residual ``r`` of its slack and the aim ``t`` for the change of ``s z``,
@@ -8,7 +8,7 @@ With the notation of ``variables`` Newton's method is applied to the optimality 
 Eliminating ds and dz leaves, with ``theta = z_l / s_l + z_u / s_u`` and ``e = (t_u - z_u r_u) / s_u - (t_l - z_l r_l) / s_l`` per
 constraint, the KKT system
 
-    theta_j dx_j + (A' dy)_j   = -stationarity_j - e_j       for a variable j (dx_j = 0 for a fixed one)
+    (q_j + theta_j) dx_j + (A' dy)_j = -stationarity_j - e_j for a variable j (dx_j = 0 for a fixed one)
     (A dx)_i - dy_i / theta_i  = -e_i / theta_i              for a row i with bounds (a row without takes no part)
     (A dx)_i                   = b_i - (A x)_i               for an equation
 
@@ -178,8 +178,9 @@ def _follow_central_path(
     affine, step = workspace.affine, workspace.step
     num_bounds = set_bounds(program, bounds)
     cost_scale = 1.0 + largest_magnitude(program.cost)
-    # A relaxed program has another dual objective; mu takes the part of the gap there.
-    gap_scale = smallest_gap_scale(program) if relaxation == 0.0 else np.inf
+    # A relaxed or quadratic program has another dual objective; mu takes the part of the gap there.
+    is_linear = relaxation == 0.0 and largest_magnitude(program.quadratic) == 0.0
+    gap_scale = smallest_gap_scale(program) if is_linear else np.inf
     write_constraint_matrix(program, bounds, kkt)
     initialize(program, kkt, workspace)
     regularization = 10.0 * min_regularization
@@ -191,7 +192,7 @@ def _follow_central_path(
         update_residuals(program, bounds, variables, relaxation, residuals)
         mu = average_complementarity(bounds, variables, num_bounds)
         error = iterate_error(program, bounds, variables, residuals, cost_scale, gap_scale)
-        if relaxation > 0.0:
+        if not is_linear:
             error = max(error, mu)
         if mu < 0.9 * smallest_mu:
             # Early on the error may rise while the path is followed.
@@ -210,7 +211,7 @@ def _follow_central_path(
             return best_error, iteration
         update_scaling(bounds, variables, scaling)
         for _ in range(MAX_FACTORIZATIONS):
-            write_diagonal(program.sparsity, bounds, scaling, relaxation, regularization, kkt)
+            write_diagonal(program, bounds, scaling, relaxation, regularization, kkt)
             factorize_kkt(program.sparsity, kkt)
             _write_affine_complementarity(variables, workspace.complementarity)
             # The affine direction only tells how far the combined one may aim, so it is not refined.
@@ -226,6 +227,9 @@ def _follow_central_path(
         fraction = min(max(LEAST_FRACTION, 1.0 - mu), LARGEST_FRACTION)
         primal_length = fraction * step_length(step.s, scaling.inverse_s)
         dual_length = fraction * step_length(step.z, scaling.inverse_z)
+        if not is_linear:
+            # Stationarity depends on x and the multipliers together.
+            primal_length = dual_length = min(primal_length, dual_length)
         take_step(bounds, variables, step, primal_length, dual_length)
         regularization = max(LESS_REGULARIZATION * regularization, min_regularization)
         iteration += 1

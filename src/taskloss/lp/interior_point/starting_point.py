@@ -36,7 +36,7 @@ def initialize(program, kkt, workspace):
         middle[i] = bounds.value[i] if equality else total / max(num_bounds, 1.0)
         scaling.theta[i] = 1.0 if num_bounds > 0.0 else 0.0 if equality else 1e-6
     invert_theta(scaling)
-    write_diagonal(sparsity, bounds, scaling, 0.0, START_REGULARIZATION, kkt)
+    write_diagonal(program, bounds, scaling, 0.0, START_REGULARIZATION, kkt)
     factorize_kkt(sparsity, kkt)
     # x near the middle of all bounds; fixed variables stand at theirs.
     activity = workspace.residuals.activity
