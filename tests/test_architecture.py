@@ -26,6 +26,7 @@ LAYERS = [
     "tasks",
     "_advice",
     "solvers",
+    "known_gradient",
     "direct",
     "functional",
     "retrieval",
