@@ -2,7 +2,7 @@
 
 *Infeasible.* For row multipliers ``y`` and any x within the bounds of the variables, ``y'A x >= sum_j min(lower_j a_j, upper_j
 a_j)`` with ``a = A'y``; for any activities within the bounds of the rows, ``y'A x <= sum_i max(lower_i y_i, upper_i y_i)``. A
-``y`` for which the first exceeds the second proves that no x satisfies both. The driver takes candidates from two least-squares
+``y`` for which the first exceeds the second proves that no x satisfies both. ``farkas`` takes candidates from two least-squares
 problems: the residual of ``min sum_i dist(activity_i, bounds_i)^2``, over the rows or over all constraints, is such a vector
 whenever the least distance is not zero. Here candidates are only checked.
 

@@ -61,6 +61,10 @@ class ProgramData(NamedTuple):
         """Return some of the programs; they share memory with these."""
         return ProgramData(self.sparsity, *(array[items] for array in self[1:]))
 
+    def item(self, index: int) -> ProgramData:
+        """Return one program, without the batch axis; it shares memory with these."""
+        return ProgramData(self.sparsity, *(array[index] for array in self[1:]))
+
     def copy(self) -> ProgramData:
         """Return the programs in memory of their own."""
         return ProgramData(self.sparsity, *(array.copy() for array in self[1:]))

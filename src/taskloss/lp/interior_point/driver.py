@@ -15,9 +15,10 @@ import numpy as np
 from taskloss.lp.highs import highs_pair
 from taskloss.lp.interior_point.active_set import AT_BOUND, constraints_at_bounds, polish_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch
-from taskloss.lp.interior_point.certificates import proves_infeasible, proves_unbounded
-from taskloss.lp.interior_point.data import ProgramData, activity_batch
+from taskloss.lp.interior_point.certificates import proves_unbounded
+from taskloss.lp.interior_point.data import ProgramData
 from taskloss.lp.interior_point.equilibration import equilibrate_batch, identity_equilibration
+from taskloss.lp.interior_point.farkas import find_farkas_vector
 from taskloss.lp.interior_point.predictor_corrector import interior_point_batch
 from taskloss.lp.interior_point.termination import optimality_batch
 from taskloss.lp.interior_point.threads import in_threads
@@ -243,7 +244,7 @@ class _Solve:
         before = self._snapshot()
         found = []
         for item in items:
-            pair = highs_pair(_first(self.programs.slice(slice(item, item + 1))))
+            pair = highs_pair(self.programs.item(item))
             if pair is not None:
                 self.x[item], self.multipliers[item] = pair
                 found.append(item)
@@ -344,7 +345,7 @@ class _Solve:
     def _prove_no_solution(self, item: int) -> None:
         """Look for a proof that one program is infeasible or unbounded."""
         program = self.programs.slice(slice(item, item + 1))
-        point, farkas, violation = _find_farkas_vector(program)
+        point, farkas, violation = find_farkas_vector(program, INTERIOR_POINT_ITERATIONS)
         if farkas is not None:
             self.status[item] = Status.INFEASIBLE
             self.certificates[item] = farkas * self.equilibration.row_scale[item]
@@ -356,39 +357,6 @@ class _Solve:
             self.x[item], self.multipliers[item] = point, 0.0
 
 
-def _first(programs: ProgramData) -> ProgramData:
-    """Return the first program of a batch, without the batch axis."""
-    return ProgramData(programs.sparsity, *(array[0] for array in programs[1:]))
-
-
-def _find_farkas_vector(program: ProgramData) -> tuple[np.ndarray, np.ndarray | None, float]:
-    """Return a point near all bounds of one scaled program, a Farkas vector if one is found, and the point's violation.
-
-    The interior-point method with relaxation 1 solves ``min 1/2 |e|^2`` with ``A x - e`` within the row bounds; e then equals the
-    multipliers. Newton's method on the distance from all bounds sharpens the answer where it converges.
-    """
-    m = program.num_rows
-    feasibility = program._replace(cost=np.zeros_like(program.cost))
-    x, multipliers = np.zeros_like(program.cost), np.zeros_like(program.lower)
-    error, iterations, no_trace = np.empty(1), np.zeros(1, np.int64), np.empty((1, 0, x.shape[1]))
-    item = np.zeros(1, np.int64)
-    settings = 1.0, 1e-11, 1e-13, 1e-15, INTERIOR_POINT_ITERATIONS
-    interior_point_batch(feasibility, item, *settings, x, multipliers, error, iterations, no_trace)
-    size_of_x = 10.0 * min(max(float(np.abs(x).max()), 1.0), 1e3)
-    for sharpen in (False, True):
-        if sharpen:
-            multipliers[:] = 0.0
-            error[:] = np.inf
-            state = x, multipliers, error, iterations, no_trace
-            augmented_lagrangian_batch(feasibility, item, 1.0, 1, 1e-17, 100, *state)
-        farkas = multipliers[0, :m].copy()
-        if proves_infeasible(_first(program), farkas, size_of_x):
-            return x[0], farkas, np.inf
-    activity = np.empty_like(program.lower)
-    activity_batch(program, x, activity)
-    return x[0], None, float(np.maximum(program.lower - activity, activity - program.upper).max())
-
-
 def _find_ray(program: ProgramData) -> np.ndarray | None:
     """Return the steepest direction within the unit box that no bound stops, if it proves one scaled program unbounded."""
     m = program.num_rows
@@ -398,4 +366,4 @@ def _find_ray(program: ProgramData) -> np.ndarray | None:
     solve = _Solve(program._replace(lower=lower, upper=upper), Settings(), equilibrate=False)
     solve._run_interior_point(np.zeros(1, np.int64), 1e-10, INTERIOR_POINT_ITERATIONS)
     direction = solve.x[0].copy()
-    return direction if proves_unbounded(_first(program), direction) else None
+    return direction if proves_unbounded(program.item(0), direction) else None
