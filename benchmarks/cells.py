@@ -42,6 +42,12 @@ class Cells:
                     file.write(json.dumps({"cell": cell, "record": record}) + "\n")
         return self.records[key]
 
+    def write_summary(self, path: Path | None, summary: Any) -> None:
+        """Write a summary and all records to a JSON file, if a path is given."""
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"summary": summary, "records": list(self.records.values())}, indent=1))
+
     @staticmethod
     def _key(cell: Record) -> str:
         return json.dumps(cell, sort_keys=True)

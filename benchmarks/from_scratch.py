@@ -33,7 +33,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -342,9 +341,7 @@ def main() -> None:
             progress.advance(bar)
     print_table(summary)
     print(f"{time.perf_counter() - start:.0f} s in all")
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({"summary": summary, "records": list(cells.records.values())}, indent=1))
+    cells.write_summary(arguments.output, summary)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -236,9 +235,7 @@ def main() -> None:
         summaries[title] = summary
         print_table(title, summary)
     print(f"\n{time.perf_counter() - start:.0f} s in all")
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({"summary": summaries, "records": list(cells.records.values())}, indent=1))
+    cells.write_summary(arguments.output, summaries)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -303,9 +302,7 @@ def main() -> None:
     for (part, kind), title in TABLES.items():
         print_table(summary, part, kind, title)
     print(f"{time.perf_counter() - start:.0f} s in all")
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({"summary": summary, "records": list(cells.records.values())}, indent=1))
+    cells.write_summary(arguments.output, summary)
 
 
 if __name__ == "__main__":
