@@ -16,7 +16,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from taskloss._public import *  # noqa: F403
+    from taskloss._public import *  # noqa: F403  # The names are listed there, once.
 
 __version__ = "0.1.0"
 

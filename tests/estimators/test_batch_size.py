@@ -33,7 +33,10 @@ def size_of_steps(estimator: type, rows: int, share: float, **settings) -> int:
     sizes: list[int] = []
     options = {"groups": np.arange(rows) // 20} if estimator is TaskLossRanker else {}
     target = rng.permutation(target)
-    module = lambda columns, outputs: Recorder(columns, outputs, sizes)  # noqa: E731
+
+    def module(columns: int, outputs: int) -> Recorder:
+        return Recorder(columns, outputs, sizes)
+
     estimator(module=module, members=1, max_iter=3, random_state=0, **settings).fit(rng.normal(size=(rows, 2)), target, **options)
     return max(sizes)
 

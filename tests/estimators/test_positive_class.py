@@ -89,7 +89,7 @@ def test_scikit_learns_scorers_see_the_same_orientation(data):
 
 def test_the_rule_is_that_of_the_command_line(data):
     X, positive = data
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="tables are read by pyarrow")
     for truth in (positive, ~positive, np.arange(len(X)) % 20 < 9):
         for yes, no in (("1", "0"), ("fraud", "ok"), ("2", "1"), ("True", "False"), ("1", "-1")):
             y = labelled(truth, yes, no)

@@ -105,11 +105,14 @@ def test_a_transport_program_with_equal_costs_has_no_unique_solution(method):
 
 
 def test_the_least_norm_dual_is_taken():
-    """Both rows say ``x <= 1``, so any share of the multiplier is a dual solution; equal shares are the shortest."""
-    one = torch.ones(1, dtype=torch.float64)
+    """Both ``x <= 1`` and ``x + y <= 1`` hold x at 1: any shares of the multiplier are dual solutions, equal ones the shortest.
+
+    The central path ends elsewhere, since the share of the second row is also the multiplier of ``y >= 0``.
+    """
+    cost, rows = (torch.tensor(numbers, dtype=torch.float64) for numbers in ([-1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]))
     rhs = torch.ones(2, dtype=torch.float64, requires_grad=True)
     for method in ENGINES:
-        solution = differentiable_solve(LinearProgram(-one, torch.ones(2, 1, dtype=torch.float64), rhs), method=method)
+        solution = differentiable_solve(LinearProgram(cost, rows, rhs, lower=0.0), method=method)
         assert solution.dual_ub.tolist() == pytest.approx([0.5, 0.5], abs=1e-9)
         (gradient,) = torch.autograd.grad(solution.objective, rhs)
         assert gradient.tolist() == pytest.approx([-0.5, -0.5], abs=1e-9)

@@ -166,6 +166,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         self.holds_out_ = folds >= 2
         splits = make_splits(strata, self.members, folds, np.random.default_rng(seed))
         if samples.units is not None:
+            # mypy does not see that a split has two parts.
             splits = [tuple(np.flatnonzero(np.isin(samples.units, part)) for part in split) for split in splits]  # type: ignore[misc]
         plan = Plan(
             problem,
