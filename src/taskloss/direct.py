@@ -258,7 +258,7 @@ def task_loss(
     value, gradient, owner = evaluate(*inputs)
     if plain:
         (advice or shared_advice(task, rule)).examine(inputs, value, gradient)
-    return WithGradient.apply(scores, value, gradient, owner) if with_gradient else value
+    return WithGradient.apply(scores, (value,), gradient, owner) if with_gradient else value
 
 
 # --- the modules ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,10 @@ from torch import Tensor
 
 
 class WithGradient(torch.autograd.Function):
-    """A value that depends on the scores by a gradient that is known already; the backward pass multiplies it."""
+    """A value that depends on the scores by a gradient that is known already; the backward pass multiplies it.
+
+    The value is given in a tuple, which autograd does not look into: a tensor among the inputs would have to be copied.
+    """
 
     @classmethod
     def apply(cls, *inputs: Any) -> Tensor:
@@ -23,11 +26,11 @@ class WithGradient(torch.autograd.Function):
         return super(torch.autograd.Function, cls).apply(*inputs)  # type: ignore[misc]
 
     @staticmethod
-    def forward(scores: Tensor, value: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
-        return value.clone()
+    def forward(scores: Tensor, value: tuple[Tensor], gradient: Tensor, owner: Tensor) -> Tensor:
+        return value[0]
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         scores, _, gradient, owner = inputs
         ctx.save_for_backward(scores, gradient, owner)
 
