@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 PATIENCE_SECONDS = 1.0
@@ -44,7 +47,8 @@ def announced(dispatcher: Any) -> Any:
         compilation.kernels += 1
         compilation.depth += 1
         try:
-            return compile_now(*arguments)
+            with _garbage_collection_paused():
+                return compile_now(*arguments)
         finally:
             compilation.depth -= 1
             if not compilation.depth:
@@ -52,3 +56,15 @@ def announced(dispatcher: Any) -> Any:
 
     compiler.compile = compile_and_count
     return dispatcher
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Pause the garbage collector: it would look through all of torch time and again, for a tenth of the time of compilation."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
