@@ -86,8 +86,8 @@ def _feature(samples, sample, c, choice):
 def choose(samples, k, weight):
     """Return the :class:`Choice` of ``k`` classes that maximizes ``F + weight * L``; 0 is for the prediction, or ``TRUTH``."""
     outer, _, inner = samples.scores.shape
-    threshold, share = np.zeros((outer, inner)), np.zeros((outer, inner))
-    largest = np.empty(k)
+    threshold, share = np.zeros((outer, inner), np.float64), np.zeros((outer, inner), np.float64)
+    largest = np.empty(k, np.float64)
     for b in range(outer):
         for j in range(inner):
             if samples.target[b, j] != IGNORED:
@@ -140,7 +140,7 @@ def _kth_largest_key(samples, sample, weight, largest):
 def losses(samples, choice):
     """Return the mean loss of the maximizing sets, float64 ``(outer, inner)``."""
     outer, classes, inner = samples.scores.shape
-    result = np.zeros((outer, inner))
+    result = np.zeros((outer, inner), np.float64)
     for b in range(outer):
         for j in range(inner):
             target = samples.target[b, j]
@@ -163,7 +163,7 @@ def score_differences(samples, choice, other):
     Both have k classes, so the scores may be measured from any reference.
     """
     outer, classes, inner = samples.scores.shape
-    result = np.zeros((outer, inner))
+    result = np.zeros((outer, inner), np.float64)
     for b in range(outer):
         for j in range(inner):
             if samples.target[b, j] == IGNORED:

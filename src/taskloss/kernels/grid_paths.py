@@ -33,7 +33,7 @@ def shortest_paths(costs, neighbours, start, end):
     [[1.0, 0.0], [1.0, 1.0]]
     """
     count, height, width = costs.shape
-    result = np.zeros((count, height, width))
+    result = np.zeros((count, height, width), np.float64)
     first, last = start[0] * width + start[1], end[0] * width + end[1]
     for r in range(count):
         distance = np.full(height * width, np.inf)
@@ -73,8 +73,8 @@ def monotone_paths(scores, diagonal):
     [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
     """
     count, height, width = scores.shape
-    result = np.zeros((count, height, width))
-    best = np.empty((height + 1, width + 1))
+    result = np.zeros((count, height, width), np.float64)
+    best = np.empty((height + 1, width + 1), np.float64)
     for r in range(count):
         best[:] = -np.inf
         best[0, 0] = 0.0

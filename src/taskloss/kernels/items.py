@@ -29,7 +29,7 @@ def weigh_items(values, defined, weights, mean, factor):
     Returns:
         The weights times ``factor``, float64 ``(R,)``, and the sum of the weighted values. Sums do not depend on the order.
     """
-    weighted, share = np.zeros(len(values)), np.zeros(len(values))
+    weighted, share = np.zeros(len(values), np.float64), np.zeros(len(values), np.float64)
     for r in range(len(values)):
         if defined[r]:
             share[r] = weights[r]

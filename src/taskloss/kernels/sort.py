@@ -163,8 +163,8 @@ def deal(keys, packed, scores, labels, owner, positive_start, negative_start):
 
     ``keys`` are those of :func:`pack`, or indices of samples if not ``packed``; the other arguments as there.
     """
-    positives, positive_index = np.empty(positive_start[-1]), np.empty(positive_start[-1], np.int64)
-    negatives, negative_index = np.empty(negative_start[-1]), np.empty(negative_start[-1], np.int64)
+    positives, positive_index = np.empty(positive_start[-1], np.float64), np.empty(positive_start[-1], np.int64)
+    negatives, negative_index = np.empty(negative_start[-1], np.float64), np.empty(negative_start[-1], np.int64)
     next_positive, next_negative = positive_start.copy(), negative_start.copy()
     for key in keys:
         if packed:

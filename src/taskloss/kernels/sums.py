@@ -39,7 +39,7 @@ def order_free_sum(values):
     first = _rounder(exponent + width - 52)
     second = _rounder(exponent + 2 * width - 2 * 52)
     third = _rounder(exponent + 3 * width - 3 * 52)
-    totals = np.zeros(3)
+    totals = np.zeros(3, np.float64)
     for value in values:
         remainder = value * scale
         for k, rounder in enumerate((first, second, third)):
@@ -61,7 +61,7 @@ def _plain_sum(values):
 @kernel
 def order_free_sums(values, start, stop):
     """Return the :func:`order_free_sum` of each segment ``values[start[r] : stop[r]]``, float64 ``(R,)``."""
-    result = np.empty(len(start))
+    result = np.empty(len(start), np.float64)
     for r in range(len(start)):
         result[r] = order_free_sum(values[start[r] : stop[r]])
     return result

@@ -70,7 +70,7 @@ def _correlation(a, b, positives, negatives, zero_division):
 @kernel
 def metric_values(metric, true_positives, false_positives, positives, negatives, beta2, zero_division):
     """Return the metric of R labelings, float64 ``(R,)``; the four counts are integers or floats ``(R,)``."""
-    result = np.empty(len(true_positives))
+    result = np.empty(len(true_positives), np.float64)
     for r in range(len(result)):
         a, b = np.float64(true_positives[r]), np.float64(false_positives[r])
         result[r] = metric_value(metric, a, b, np.float64(positives[r]), np.float64(negatives[r]), beta2, zero_division)

@@ -75,7 +75,7 @@ class Best(NamedTuple):
 
 def make_side(above: np.ndarray, below: np.ndarray, at_zero: int) -> Side:
     """Return the :class:`Side` of samples with these ascending distances from zero, and of ``at_zero`` samples at zero."""
-    costs = np.concatenate([running_sums(above)[::-1], np.zeros(at_zero), running_sums(below)[1:]])
+    costs = np.concatenate([running_sums(above)[::-1], np.zeros(at_zero, np.float64), running_sums(below)[1:]])
     return Side(above=above, below=below, costs=costs)
 
 

@@ -76,7 +76,7 @@ def cost_limits(metric, weight, tallies, positive_weight, negative_weight, beta2
         negative_weight: the weight of negatives, likewise.
         beta2: the square of the F-score's beta.
     """
-    limits = np.empty((2, len(positive_weight)))
+    limits = np.empty((2, len(positive_weight)), np.float64)
     metric_range = 2.0 if metric == MCC else 1.0
     for r in range(len(positive_weight)):
         a, b = np.float64(tallies.positives_above[r]), np.float64(tallies.negatives_above[r])
@@ -107,8 +107,8 @@ def augment_labelings(metric, weight, costs, start, stop, tallies, positive_weig
     Returns:
         The thresholds of :mod:`taskloss.kernels.labeling.samples`, float64 ``(4, R)``; a and b, float64 ``(2, R)``.
     """
-    thresholds = np.empty((4, len(positive_weight)))
-    counts = np.empty((2, len(positive_weight)))
+    thresholds = np.empty((4, len(positive_weight)), np.float64)
+    counts = np.empty((2, len(positive_weight)), np.float64)
     sign = 1.0 if weight > 0 else -1.0
     for r in range(len(positive_weight)):
         p, q = costs[start[0, r] : stop[0, r]], costs[start[1, r] : stop[1, r]]
@@ -235,7 +235,7 @@ def _count_below(costs, bound):
 @kernel
 def running_sums(costs):
     """Return the sums of the first 0, 1, 2, ... costs, float64, one more than there are costs."""
-    sums = np.empty(len(costs) + 1)
+    sums = np.empty(len(costs) + 1, np.float64)
     sums[0] = 0.0
     for i in range(len(costs)):
         sums[i + 1] = sums[i] + costs[i]

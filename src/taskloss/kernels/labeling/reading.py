@@ -43,7 +43,7 @@ def count_samples(samples, labelings):
 @kernel
 def confusion_losses(metric, scale, true_positives, false_positives, positives, negatives, beta2, zero_division):
     """Return ``scale * (1 - metric)`` for confusion counts, four arrays ``(R,)``, integers or floats."""
-    losses = np.empty(len(true_positives))
+    losses = np.empty(len(true_positives), np.float64)
     for r in range(len(losses)):
         a, b = np.float64(true_positives[r]), np.float64(false_positives[r])
         value = metric_value(metric, a, b, np.float64(positives[r]), np.float64(negatives[r]), beta2, zero_division)

@@ -207,7 +207,7 @@ def write_feature_difference(samples, answer, reference, factor, positive_weight
         out: floats ``(n,)``, written; zero for ignored samples.
     """
     length = _run_length(samples)
-    rules = np.zeros((3, 5))
+    rules = np.zeros((3, 5), np.float64)
     rules_owner = -1
     for run in range(len(samples.run_owner)):
         r = samples.run_owner[run]
@@ -224,7 +224,7 @@ def score_difference(
 ) -> np.ndarray:
     """Return ``F(answer) - F(reference)`` of each labeling, float64 ``(R,)``; ``weights`` of positives and of negatives."""
     start, size = segments(tallies.positives + tallies.negatives + 1)
-    terms = np.empty(size)
+    terms = np.empty(size, np.float64)
     stop = _collect_terms(samples, answer, reference, weights[0], weights[1], start, terms)
     return order_free_sums(terms, start, stop)
 
@@ -247,7 +247,7 @@ def _collect_terms(samples, answer, reference, positive_weight, negative_weight,
     """
     stop = start.copy()
     length = _run_length(samples)
-    rules = np.zeros((3, 5))
+    rules = np.zeros((3, 5), np.float64)
     rules_owner = -1
     for run in range(len(samples.run_owner)):
         r = samples.run_owner[run]

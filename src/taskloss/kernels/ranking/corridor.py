@@ -118,12 +118,12 @@ def _allocate(columns: int, block: int) -> _Blocks:
     """Return uninitialized blocks for up to ``columns`` counts."""
     size = -(-columns // block)
     return _Blocks(
-        falls=np.empty(size * block),
+        falls=np.empty(size * block, np.float64),
         state=np.empty(size, np.int64),
-        lower_bound=np.empty(size),
+        lower_bound=np.empty(size, np.float64),
         updated_row=np.empty(size, np.int64),
-        offset_sum=np.empty(size),
-        gap_sums=np.empty(size * block),
+        offset_sum=np.empty(size, np.float64),
+        gap_sums=np.empty(size * block, np.float64),
     )
 
 
@@ -210,7 +210,7 @@ def _fill(s, t, upper, metric_weight, block, patience, blocks, prefer_least, max
         The history, empty if it would be too long, and whether some y was zero.
     """
     record_words = 1 + ((block + 63) >> 6)
-    rises = np.empty(block)
+    rises = np.empty(block, np.float64)
     used = 0
     tied = False
     for row in range(len(s) - 1, -1, -1):

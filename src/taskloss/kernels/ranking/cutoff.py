@@ -82,7 +82,7 @@ def _solve(s, t, above, at_or_above, metric, k, loss_weight, prefer_least, count
         counts: int64 ``(P,)``, written.
     """
     rows = min(k, len(s))
-    best = np.zeros(min(k, len(t)) + 1)
+    best = np.zeros(min(k, len(t)) + 1, np.float64)
     marks = np.zeros((rows, len(best)), np.bool_)
     later_costs = _later_row_costs(s, t, above, k, rows)
     best_value = -later_costs[0] if k <= len(t) else -np.inf
@@ -147,7 +147,7 @@ def _add_row(score, t, natural, cost_at_upper, i, upper, metric, loss_weight, be
         marks: bool, set where c itself attains the maximum.
         prefer_least: whether, of equally good counts, only the least is marked.
     """
-    costs = np.empty(upper + 1)
+    costs = np.empty(upper + 1, np.float64)
     anchor = min(natural, upper)
     costs[anchor] = cost_at_upper
     for c in range(anchor - 1, -1, -1):
@@ -166,7 +166,7 @@ def _add_row(score, t, natural, cost_at_upper, i, upper, metric, loss_weight, be
 @allocating_kernel
 def _later_row_costs(s, t, above, k, rows):
     """Return ``sum_{i > a} sum_{j <= k - a} (s_i - t_j)_+`` for a = 0..rows, each from the next by one more row and column."""
-    costs = np.zeros(rows + 1)
+    costs = np.zeros(rows + 1, np.float64)
     column = 0.0
     end = rows
     for a in range(rows - 1, -1, -1):
@@ -193,7 +193,7 @@ def _later_row_costs(s, t, above, k, rows):
 @kernel
 def term_sum(lists, metric, counts, k):
     """Return ``sum_i m(i, c_i)`` over the positives within rank ``k[r]``, float64 ``(R,)``."""
-    result = np.zeros(len(k))
+    result = np.zeros(len(k), np.float64)
     for r in range(len(k)):
         start = lists.positive_start[r]
         for i in range(start, lists.positive_start[r + 1]):

@@ -108,7 +108,7 @@ def _augment_down(
             "convex in c, use update='positive' with convex=True, which needs no table; else smaller batches or groups"
         )
     table = np.empty(words, np.uint64)
-    best = np.empty(upper.max(initial=0) + 1)
+    best = np.empty(upper.max(initial=0) + 1, np.float64)
 
     def solve(chosen: np.ndarray, prefer_least: bool, counts: np.ndarray) -> np.ndarray:
         tied = np.zeros(len(loss_weight), np.bool_)
@@ -151,7 +151,7 @@ def _fill_rows(lists, ranking, upper, rows, values, loss_weight, prefer_least, b
     Returns:
         The offset for the next call.
     """
-    rises = np.empty(len(best))
+    rises = np.empty(len(best), np.float64)
     first_value = 0
     for row in rows:
         r = ranking[row]

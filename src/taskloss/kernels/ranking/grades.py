@@ -29,7 +29,7 @@ def read_grades(scores, target, ignore, ignored, exponential, owner, rankings):
         Scores and gains, float64 ``(n,)``; which samples are ignored, bool ``(n,)``; which rankings have several gains, bool
         ``(R,)``; whether all the scores and grades that count are valid.
     """
-    keys, gains, left_out = np.zeros(len(scores)), np.zeros(len(scores)), np.zeros(len(scores), np.bool_)
+    keys, gains, left_out = np.zeros(len(scores), np.float64), np.zeros(len(scores), np.float64), np.zeros(len(scores), np.bool_)
     lowest, highest = np.full(rankings, np.inf), np.full(rankings, -np.inf)
     valid = True
     for i in range(len(scores)):
@@ -75,7 +75,7 @@ def _rank_discounts(order, keys, ignored, owner, rankings, cut):
             r = owner[i] if len(owner) > 0 else 0
             index[end[r]] = i
             end[r] += 1
-    result = np.zeros(len(keys))
+    result = np.zeros(len(keys), np.float64)
     for r in range(rankings):
         first = start[r]
         while first < start[r + 1]:
@@ -105,7 +105,7 @@ def sums_by_ranking(values: np.ndarray, factors: np.ndarray, owner: np.ndarray, 
 @kernel
 def _sum_of_products(values, factors):
     """Return the sum of ``values * factors``, float64 ``(1,)``."""
-    products, result = np.empty(len(values)), np.empty(1)
+    products, result = np.empty(len(values), np.float64), np.empty(1, np.float64)
     for i in range(len(values)):
         products[i] = values[i] * factors[i]
     result[0] = order_free_sum(products)

@@ -61,7 +61,7 @@ def natural_counts(lists):
 @kernel
 def score_difference(lists, counts, reference):
     """Return ``F(counts) - F(reference)`` of each ranking, float64 ``(R,)``; zero where a list is empty."""
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(result)):
         s, t = scores_of(lists, r)
         if len(s) > 0 and len(t) > 0:
@@ -153,7 +153,7 @@ def average_precision(lists, at_or_above, relevant, cut):
         relevant: relevant items of each ranking, missing ones included, float64 ``(R,)``.
         cut: the last rank that counts.
     """
-    result = np.zeros(len(relevant))
+    result = np.zeros(len(relevant), np.float64)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
         i = start

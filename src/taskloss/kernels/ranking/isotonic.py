@@ -51,7 +51,7 @@ def _pool(s, t, metric, loss_weight, greatest, counts):
     """Write the least or the ``greatest`` optimum of one ranking to ``counts``; return whether any computed gain was zero."""
     # A stack of blocks: the first row, the sum of s_i - s_first, and the level.
     firsts = np.empty(len(s), np.int64)
-    offset_sums = np.empty(len(s))
+    offset_sums = np.empty(len(s), np.float64)
     levels = np.empty(len(s), np.int64)
     blocks = 0
     tied = False

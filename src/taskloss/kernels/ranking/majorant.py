@@ -48,9 +48,9 @@ def augment_band(lists, low, high, relevant, loss_weight):
 def _majorant(t, middle, low, high, loss_weight):
     """Return the descending slopes of the majorant, measured from ``middle``, and the count at which each of them ends."""
     # A stack of blocks of pooled increments: the first increment, the sum of the differences from it, and the mean.
-    firsts = np.empty(len(t))
-    offset_sums = np.empty(len(t))
-    slopes = np.empty(len(t))
+    firsts = np.empty(len(t), np.float64)
+    offset_sums = np.empty(len(t), np.float64)
+    slopes = np.empty(len(t), np.float64)
     ends = np.empty(len(t), np.int64)
     blocks = 0
     begin = 0
@@ -107,7 +107,7 @@ def band_mean(lists, above, at_or_above, low, high, relevant):
     A positive with negatives tied to it counts the mean of M over the real counts from ``above`` to ``at_or_above``, which is the
     diagonal of a ROC curve.
     """
-    result = np.zeros(len(low))
+    result = np.zeros(len(low), np.float64)
     for r in range(len(low)):
         for i in range(lists.positive_start[r], lists.positive_start[r + 1]):
             first, last = np.float64(above[i]), np.float64(at_or_above[i])

@@ -19,7 +19,7 @@ def false_positive_band(negatives, min_fpr, max_fpr):
 
     ``negatives`` is the number of negatives of each ranking, int64 ``(R,)``; a ranking without any counts as one with one.
     """
-    low, high = np.empty(len(negatives)), np.empty(len(negatives))
+    low, high = np.empty(len(negatives), np.float64), np.empty(len(negatives), np.float64)
     for r in range(len(negatives)):
         size = max(negatives[r], 1)
         low[r], high[r] = min_fpr * size, max_fpr * size
@@ -29,7 +29,7 @@ def false_positive_band(negatives, min_fpr, max_fpr):
 @kernel
 def allowed_false_positives(negatives, fpr):
     """Return ``floor(fpr * N)``, float64 ``(R,)``; ``negatives`` is int64 ``(R,)``."""
-    allowed = np.empty(len(negatives))
+    allowed = np.empty(len(negatives), np.float64)
     for r in range(len(negatives)):
         allowed[r] = np.floor(fpr * negatives[r] + _MARGIN)
     return allowed

@@ -127,7 +127,7 @@ def _best_higher(s, t, natural, bounds, reward):
 @allocating_kernel
 def _prefix_from_middle(t):
     """Return ``sums[c] = sum_{j <= c} (t_j - middle)`` up to a constant, accumulated outward from the middle score."""
-    sums = np.zeros(len(t) + 1)
+    sums = np.zeros(len(t) + 1, np.float64)
     centre = len(t) // 2
     middle = t[centre]
     for c in range(centre, len(t)):
@@ -140,7 +140,7 @@ def _prefix_from_middle(t):
 @kernel
 def holding(lists, counts, ratio):
     """Return the largest k whose row holds in each ranking, float64 ``(R,)``; zero if none does."""
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(result)):
         rows = counts[lists.positive_start[r] : lists.positive_start[r + 1]]
         result[r] = last_holding(rows, holding_bounds(len(rows), ratio))

@@ -55,7 +55,7 @@ def _count(lists):
     """
     rankings = len(lists.positive_start) - 1
     positives, negatives = np.empty(rankings, np.int64), np.empty(rankings, np.int64)
-    relevant, two_classes = np.empty(rankings), np.empty(rankings, np.bool_)
+    relevant, two_classes = np.empty(rankings, np.float64), np.empty(rankings, np.bool_)
     finite = True
     for r in range(rankings):
         s, t = scores_of(lists, r)
@@ -72,7 +72,7 @@ def _count(lists):
 @kernel
 def pair_worths(factor, positives, negatives):
     """Return ``factor * positives * negatives`` of each ranking, float64 ``(R,)``."""
-    worths = np.empty(len(positives))
+    worths = np.empty(len(positives), np.float64)
     for r in range(len(positives)):
         worths[r] = factor * positives[r] * negatives[r]
     return worths

@@ -90,7 +90,7 @@ def _scan_down(s, t, natural, k, metric_weight):
 @kernel
 def precision_at_row(lists, counts, row):
     """Return ``k / (k + c_k)`` of each ranking, float64 ``(R,)``; zero where k is greater than the number of positives."""
-    result = np.zeros(len(row))
+    result = np.zeros(len(row), np.float64)
     for r in range(len(row)):
         i = lists.positive_start[r] + row[r] - 1
         if i < lists.positive_start[r + 1]:

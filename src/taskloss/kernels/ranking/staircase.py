@@ -107,8 +107,8 @@ def _fill(s, t, upper, metric, loss_weight, table, prefer_least):
     """Write the marks of one ranking to ``table``, last row first; return whether two cells were exactly equal."""
     if len(s) == 0:
         return False
-    best = np.zeros(upper[-1] + 1)
-    rises = np.empty(upper[-1] + 1)
+    best = np.zeros(upper[-1] + 1, np.float64)
+    rises = np.empty(upper[-1] + 1, np.float64)
     tied = False
     offset = 0
     for row in range(len(s) - 1, -1, -1):

@@ -57,7 +57,7 @@ def likely_places(k, p, n):
 @kernel
 def place_probabilities(k, p, n, least, greatest):
     """Return the probabilities of ``j = least..greatest`` of each positive in turn, float64; the arguments are int64 ``(P,)``."""
-    result = np.empty(np.sum(greatest - least + 1))
+    result = np.empty(np.sum(greatest - least + 1), np.float64)
     end = 0
     for i in range(len(k)):
         begin, end = end, end + greatest[i] - least[i] + 1

@@ -105,7 +105,7 @@ def _best_moves(s, t, k, inside, reward):
 @kernel
 def count_inside(lists, counts, k):
     """Return the number of positives in the top ``k[r]`` of each ranking, float64 ``(R,)``."""
-    result = np.zeros(len(k))
+    result = np.zeros(len(k), np.float64)
     for r in range(len(k)):
         result[r] = _positives_inside(counts[lists.positive_start[r] : lists.positive_start[r + 1]], k[r])
     return result

@@ -31,7 +31,7 @@ def ndcg(lists, above, at_or_above, scale, cut):
 
     Each member of a group has its mean discount.
     """
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
         first = start
@@ -51,7 +51,7 @@ def ndcg(lists, above, at_or_above, scale, cut):
 @kernel
 def inverse_entries(table, indices):
     """Return one over the entries of a table at ``indices``, whole numbers as float64 ``(R,)``."""
-    result = np.empty(len(indices))
+    result = np.empty(len(indices), np.float64)
     for r in range(len(indices)):
         result[r] = 1.0 / table[int(indices[r])]
     return result
@@ -60,7 +60,7 @@ def inverse_entries(table, indices):
 @kernel
 def positives_in_top(lists, above, at_or_above, k):
     """Return the number of positives in the top ``k[r]`` ranks; of a group cut by rank k a proportional part counts."""
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
         first = start
@@ -77,7 +77,7 @@ def positives_in_top(lists, above, at_or_above, k):
 @kernel
 def positives_above_bound(lists, at_or_above, bound):
     """Return the number of positives with at most ``bound[r]`` negatives at or above them."""
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(result)):
         for i in range(lists.positive_start[r], lists.positive_start[r + 1]):
             result[r] += at_or_above[i] <= bound[r]
@@ -87,7 +87,7 @@ def positives_above_bound(lists, at_or_above, bound):
 @kernel
 def precision_at_positive(lists, at_or_above, row):
     """Return the precision when the positive ``row[r]`` (from 1) and its group are retrieved; zero if there are fewer."""
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
         i = start + row[r] - 1
@@ -100,7 +100,7 @@ def precision_at_positive(lists, at_or_above, row):
 @kernel
 def positives_at_precision(lists, at_or_above, ratio):
     """Return the most positives that a threshold retrieves at a precision of at least p; ``ratio = (1 - p)/p``."""
-    result = np.zeros(len(lists.positive_start) - 1)
+    result = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(result)):
         start, stop = lists.positive_start[r], lists.positive_start[r + 1]
         bounds = holding_bounds(stop - start, ratio)

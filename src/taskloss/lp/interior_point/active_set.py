@@ -83,14 +83,14 @@ def make_polish_workspace(n, m):
     """Return a workspace for programs with n variables and m rows."""
     return PolishWorkspace(
         active=np.empty(m + n, np.bool_),
-        bound=np.empty(m + n),
-        activity=np.empty(m + n),
-        x=np.empty(n),
-        multipliers=np.empty(m + n),
-        rhs_x=np.empty(n),
-        rhs_y=np.empty(m),
-        dx=np.empty(n),
-        dy=np.empty(m),
+        bound=np.empty(m + n, np.float64),
+        activity=np.empty(m + n, np.float64),
+        x=np.empty(n, np.float64),
+        multipliers=np.empty(m + n, np.float64),
+        rhs_x=np.empty(n, np.float64),
+        rhs_y=np.empty(m, np.float64),
+        dx=np.empty(n, np.float64),
+        dy=np.empty(m, np.float64),
     )
 
 
@@ -289,8 +289,8 @@ def solve_active_set_batch(programs, items, active, rhs, unseen, row_duals, tran
     row_start, columns = sparsity.row_start, sparsity.columns
     m = len(row_start) - 1
     kkt = make_kkt(sparsity)
-    scaled = np.empty(programs.entries.shape[1])
-    scale, zero = np.empty(m), np.zeros(m)
+    scaled = np.empty(programs.entries.shape[1], np.float64)
+    scale, zero = np.empty(m, np.float64), np.zeros(m, np.float64)
     for item in items:
         entries = programs.entries[item]
         for row in range(m):

@@ -65,7 +65,7 @@ def augmented_lagrangian_batch(
         trace: ``(B, T, n)``; the iterate after the k-th iteration goes to row ``iterations[item] + k - 1``, if that is below T.
     """
     kkt = make_kkt(programs.sparsity)
-    activity, gradient = np.empty(programs.lower.shape[1]), np.empty(programs.cost.shape[1])
+    activity, gradient = np.empty(programs.lower.shape[1], np.float64), np.empty(programs.cost.shape[1], np.float64)
     for item in items:
         program = program_of(programs, item)
         old_x = x[item].copy()
@@ -95,8 +95,8 @@ def _augmented_lagrangian(program, kkt, x, multipliers, sigma, max_updates, tole
 
     With a quadratic term "optimal" means feasible and stationary; the multipliers are complementary by construction.
     """
-    updated = np.empty(len(multipliers))
-    activity = np.empty(len(multipliers))
+    updated = np.empty(len(multipliers), np.float64)
+    activity = np.empty(len(multipliers), np.float64)
     iterations = 0
     violation_before = np.inf
     is_linear = largest_magnitude(program.quadratic) == 0.0
@@ -141,14 +141,14 @@ def _minimize_penalty(program, kkt, x, multipliers, sigma, tolerance, max_iterat
     """
     n = len(x)
     size = len(multipliers)
-    activity = np.empty(size)
-    change = np.empty(size)
-    gradient = np.empty(n)
-    direction = np.empty(n)
-    row_direction = np.empty(size - n)
-    zero_rows = np.zeros(size - n)
-    kinks = np.empty(2 * size)
-    bends = np.empty(2 * size)
+    activity = np.empty(size, np.float64)
+    change = np.empty(size, np.float64)
+    gradient = np.empty(n, np.float64)
+    direction = np.empty(n, np.float64)
+    row_direction = np.empty(size - n, np.float64)
+    zero_rows = np.zeros(size - n, np.float64)
+    kinks = np.empty(2 * size, np.float64)
+    bends = np.empty(2 * size, np.float64)
     active, active_before = np.empty(size, np.bool_), np.zeros(size, np.bool_)
     iterations = 0
     residual_before = np.inf
@@ -277,7 +277,7 @@ def solve_hessian_batch(programs, items, active, sigma, rhs, solution):
     """
     sparsity = programs.sparsity
     kkt = make_kkt(sparsity)
-    zero_rows, row_solution = np.zeros(len(sparsity.row_position)), np.empty(len(sparsity.row_position))
+    zero_rows, row_solution = np.zeros(len(sparsity.row_position), np.float64), np.empty(len(sparsity.row_position), np.float64)
     for item in items:
         _write_newton_matrix(program_of(programs, item), active[item], sigma, sigma * SMALLEST_DAMPING, kkt)
         factorize_kkt(sparsity, kkt)

@@ -40,7 +40,7 @@ def proves_infeasible(program, y, size_of_x):
     if size == 0.0 or size == np.inf:
         return False
     margin = 0.0
-    combined = np.zeros(len(program.cost))
+    combined = np.zeros(len(program.cost), np.float64)
     for row in range(m):
         y[row] /= size
         bound = program.upper[row] if y[row] > 0.0 else program.lower[row]
@@ -75,7 +75,7 @@ def proves_unbounded(program, direction):
         direction[column] /= size
         if abs(direction[column]) < NEGLIGIBLE_DIRECTION:
             direction[column] = 0.0
-    change = np.empty(len(program.lower))
+    change = np.empty(len(program.lower), np.float64)
     write_activity(program, direction, change)
     for i in range(len(change)):
         if program.upper[i] < np.inf and change[i] > NEGLIGIBLE:

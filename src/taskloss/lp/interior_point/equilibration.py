@@ -64,7 +64,7 @@ def identity_equilibration(items: int, m: int, n: int) -> Equilibration:
 def equilibrate_batch(programs, equilibration):
     """Scale every program of a batch in place, and write the scales."""
     m, n = equilibration.row_scale.shape[1], equilibration.column_scale.shape[1]
-    row_max, column_max = np.empty(m), np.empty(n)
+    row_max, column_max = np.empty(m, np.float64), np.empty(n, np.float64)
     for item in range(len(programs.cost)):
         program = program_of(programs, item)
         _find_scales(program, equilibration.row_scale[item], equilibration.column_scale[item], row_max, column_max)

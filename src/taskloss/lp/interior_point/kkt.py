@@ -58,17 +58,17 @@ def make_kkt(sparsity):
     """Return a workspace for programs with this sparsity."""
     size = len(sparsity.symbolic.sign)
     return KKTSystem(
-        off_diagonal=np.zeros(len(sparsity.symbolic.row)),
-        diagonal=np.zeros(size),
-        regularization=np.zeros(size),
-        residual_weight=np.zeros(size),
-        factor=np.empty(len(sparsity.symbolic.factor_row)),
-        inverse_pivots=np.empty(size),
-        rhs=np.zeros(size),
-        solution=np.zeros(size),
-        residual=np.empty(size),
-        correction=np.empty(size),
-        work=np.zeros(size),
+        off_diagonal=np.zeros(len(sparsity.symbolic.row), np.float64),
+        diagonal=np.zeros(size, np.float64),
+        regularization=np.zeros(size, np.float64),
+        residual_weight=np.zeros(size, np.float64),
+        factor=np.empty(len(sparsity.symbolic.factor_row), np.float64),
+        inverse_pivots=np.empty(size, np.float64),
+        rhs=np.zeros(size, np.float64),
+        solution=np.zeros(size, np.float64),
+        residual=np.empty(size, np.float64),
+        correction=np.empty(size, np.float64),
+        work=np.zeros(size, np.float64),
     )
 
 

@@ -100,11 +100,11 @@ def make_workspace(n, m):
         scaling=make_scaling(n, m),
         affine=make_variables(n, m),
         step=make_variables(n, m),
-        complementarity=np.empty(2 * (m + n)),
-        terms=np.empty(m + n),
-        activity_change=np.empty(m + n),
-        rhs_x=np.empty(n),
-        rhs_y=np.empty(m),
+        complementarity=np.empty(2 * (m + n), np.float64),
+        terms=np.empty(m + n, np.float64),
+        activity_change=np.empty(m + n, np.float64),
+        rhs_x=np.empty(n, np.float64),
+        rhs_y=np.empty(m, np.float64),
     )
 
 

@@ -98,6 +98,6 @@ def optimality(program, x, multipliers, activity, gradient):
 @kernel
 def optimality_batch(programs, items, x, multipliers, activity, error, gap):
     """Write the activity ``(B, m + n)``, the error ``(B,)`` and the relative gap ``(B,)`` of the pairs of some programs."""
-    gradient = np.empty(programs.cost.shape[1])
+    gradient = np.empty(programs.cost.shape[1], np.float64)
     for item in items:
         error[item], gap[item] = optimality(program_of(programs, item), x[item], multipliers[item], activity[item], gradient)

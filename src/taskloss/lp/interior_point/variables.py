@@ -73,26 +73,43 @@ class Scaling(NamedTuple):
 @allocating_kernel
 def make_bounds(num_constraints):
     """Return empty bounds."""
-    return Bounds(present=np.empty(2 * num_constraints), value=np.empty(2 * num_constraints), equality=np.empty(num_constraints))
+    return Bounds(
+        present=np.empty(2 * num_constraints, np.float64),
+        value=np.empty(2 * num_constraints, np.float64),
+        equality=np.empty(num_constraints, np.float64),
+    )
 
 
 @allocating_kernel
 def make_variables(n, m):
     """Return variables of zero."""
-    return Variables(x=np.zeros(n), y=np.zeros(m), s=np.zeros(2 * (m + n)), z=np.zeros(2 * (m + n)))
+    return Variables(
+        x=np.zeros(n, np.float64),
+        y=np.zeros(m, np.float64),
+        s=np.zeros(2 * (m + n), np.float64),
+        z=np.zeros(2 * (m + n), np.float64),
+    )
 
 
 @allocating_kernel
 def make_residuals(n, m):
     """Return empty residuals."""
-    return Residuals(activity=np.empty(m + n), multipliers=np.empty(m + n), stationarity=np.empty(n), slack=np.empty(2 * (m + n)))
+    return Residuals(
+        activity=np.empty(m + n, np.float64),
+        multipliers=np.empty(m + n, np.float64),
+        stationarity=np.empty(n, np.float64),
+        slack=np.empty(2 * (m + n), np.float64),
+    )
 
 
 @allocating_kernel
 def make_scaling(n, m):
     """Return an empty scaling."""
     return Scaling(
-        inverse_s=np.empty(2 * (m + n)), inverse_z=np.empty(2 * (m + n)), theta=np.empty(m + n), inverse_theta=np.empty(m)
+        inverse_s=np.empty(2 * (m + n), np.float64),
+        inverse_z=np.empty(2 * (m + n), np.float64),
+        theta=np.empty(m + n, np.float64),
+        inverse_theta=np.empty(m, np.float64),
     )
 
 

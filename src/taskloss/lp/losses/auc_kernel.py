@@ -41,7 +41,7 @@ def pair_sums(lists: TwoLists, margin: float, ramp: bool) -> tuple[np.ndarray, n
 @kernel
 def _pair_sums(lists, margin, ramp, wrong, reach):
     """Return the sum of each ranking; write ``wrong`` and ``reach``."""
-    sums = np.zeros(len(lists.positive_start) - 1)
+    sums = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(sums)):
         own = slice(lists.positive_start[r], lists.positive_start[r + 1])
         negatives = lists.negatives[lists.negative_start[r] : lists.negative_start[r + 1]]

@@ -52,13 +52,13 @@ def operating_points(lists, bound, at_recall, two_sided, slack, margin, squash, 
         positive_gradient: shape of ``lists.positives``, written: derivatives of the loss with respect to these scores.
         negative_gradient: likewise for ``lists.negatives``.
     """
-    values = np.zeros(len(lists.positive_start) - 1)
+    values = np.zeros(len(lists.positive_start) - 1, np.float64)
     for r in range(len(values)):
         positive = slice(lists.positive_start[r], lists.positive_start[r + 1])
         negative = slice(lists.negative_start[r], lists.negative_start[r + 1])
         p, p_slope = _psi_and_slopes(lists.positives[positive], True, margin, squash)
         q, q_slope = _psi_and_slopes(lists.negatives[negative], False, margin, squash)
-        p_gradient, q_gradient = np.zeros(len(p)), np.zeros(len(q))
+        p_gradient, q_gradient = np.zeros(len(p), np.float64), np.zeros(len(q), np.float64)
         if len(p) > 0 and len(q) > 0:
             lower = max(p[0], q[0]) - 1.0 if two_sided else -np.inf
             upper = (min(p[-1], q[-1]) if two_sided else p[-1]) + 1.0
@@ -75,7 +75,7 @@ def operating_points(lists, bound, at_recall, two_sided, slack, margin, squash, 
 def _psi_and_slopes(scores, positive, margin, squash):
     """Return psi of scores of one class, and its derivative with respect to each score."""
     phi = phi_of(scores, squash)
-    psi, slopes = np.empty(len(phi)), np.empty(len(phi))
+    psi, slopes = np.empty(len(phi), np.float64), np.empty(len(phi), np.float64)
     for i in range(len(phi)):
         psi[i], slopes[i] = psi_of(phi[i], positive, margin), psi_slope(phi[i], margin, squash)
     return psi, slopes
@@ -85,13 +85,13 @@ def _psi_and_slopes(scores, positive, margin, squash):
 def _breakpoints(p, q):
     """Return the breakpoints ``(P + N,)``, ascending; the number of positives up to each; and D and B there."""
     n, i, j = len(p) + len(q), len(p) - 1, len(q) - 1
-    points, positives_up_to = np.empty(n), np.empty(n, np.int64)
+    points, positives_up_to = np.empty(n, np.float64), np.empty(n, np.int64)
     for k in range(n):
         take_positive = j < 0 or (i >= 0 and p[i] <= q[j])
         points[k] = p[i] if take_positive else q[j]
         i, j = (i - 1, j) if take_positive else (i, j - 1)
         positives_up_to[k] = len(p) - 1 - i
-    deficit, excess = np.zeros(n), np.zeros(n)
+    deficit, excess = np.zeros(n, np.float64), np.zeros(n, np.float64)
     for k in range(1, n):
         deficit[k] = deficit[k - 1] + positives_up_to[k - 1] * (points[k] - points[k - 1])
     for k in range(n - 2, -1, -1):

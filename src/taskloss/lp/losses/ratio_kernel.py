@@ -31,7 +31,7 @@ _LOWER, _UPPER = 0, 1
 @kernel
 def phi_of(scores, squash):
     """Return phi of each score, float64 ``(n,)``: the tanh if ``squash``, else the score itself."""
-    phi = np.empty(len(scores))
+    phi = np.empty(len(scores), np.float64)
     for i in range(len(scores)):
         # In float64 from here on: the tanh of a float32 would be a float32.
         score = np.float64(scores[i])
@@ -153,7 +153,11 @@ def best_ratios(phi, labels, run_owner, labelings, numerator, denominator, margi
     for q in range(len(run_owner)):
         r, run = run_owner[q], slice(q * run_length, (q + 1) * run_length)
         _add_label_bounds(phi[run], labels[run], margin, sums[r], counts[r])
-    best, bounds, slopes = np.empty(labelings), np.empty((labelings, 2), np.int64), np.empty((labelings, 2))
+    best, bounds, slopes = (
+        np.empty(labelings, np.float64),
+        np.empty((labelings, 2), np.int64),
+        np.empty((labelings, 2), np.float64),
+    )
     for r in range(labelings):
         best[r] = _best_corner(sums[r], counts[r], numerator, denominator, zero_division, bounds[r], slopes[r])
     return best, bounds, slopes
