@@ -1,4 +1,4 @@
-"""The linear-program layer against its rivals on the F-score program, and its growth; ratios measured in one run.
+"""The linear-program layer against its rivals on the F-score program and on general ones, and its growth; ratios of one run.
 
 The program (Charnes-Cooper form of the F-score with b positives, phi = tanh(scores)), in the variables z and t:
 
@@ -29,16 +29,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from benchmarks.lp_general import TOLERANCE, TOLERANCES, general_programs
 from benchmarks.measure import Row, at_least, duration, in_turn, is_installed, one_thread, report
 
 from taskloss.lp import LPLayer, SparseMatrix
 
-TOLERANCE = 1e-8
 RIDGE = 1e-6
 """Quadratic term of qpth, which needs a positive definite one; one this small does not move the solutions, which are vertices."""
 SCS = {"eps_abs": TOLERANCE, "eps_rel": TOLERANCE, "max_iters": 100_000}
-TOLERANCES = {"tol_gap_abs": TOLERANCE, "tol_gap_rel": TOLERANCE, "tol_feas": TOLERANCE}
-"""Settings that Clarabel and Moreau share."""
 LARGEST_DENSE = 256
 """Largest program for qpth: beyond this, a call takes seconds."""
 SHAPES = ((64,), (256,), (1024,), (64, 64))
@@ -325,4 +323,4 @@ def growth() -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    report(__doc__, (against_rivals, growth))
+    report(__doc__, (against_rivals, general_programs, growth))

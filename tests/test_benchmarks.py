@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import boosting, cells, estimators, from_scratch, fscore, lp, lp_losses, measure, netlib, segmentation
+from benchmarks import boosting, cells, estimators, from_scratch, fscore, lp, lp_general, lp_losses, measure, netlib, segmentation
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -216,6 +216,24 @@ def test_rivals_solve_the_same_program(rival):
             theirs = program.scores.grad.clone()
             program.step(lp.ours(program))()
             np.testing.assert_allclose(theirs, program.scores.grad, atol=1e-2)
+
+
+@pytest.mark.parametrize("solver", ["ours", "moreau", "clarabel"])
+@pytest.mark.parametrize("make", [lp_general.transport, lp_general.dense])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_general_programs_have_the_optima_of_highs(make, batch, solver):
+    if solver != "ours":
+        pytest.importorskip(solver, reason="rivals come with taskloss[peers]")
+    program = make(4, *batch)
+    with measure.one_thread():
+        x = getattr(program, solver)()()
+        assert x.shape == program.cost.shape
+        np.testing.assert_allclose((program.cost * x.detach()).sum(-1).reshape(-1), program.optima(), rtol=1e-7)
+        if solver == "moreau":
+            program.step(program.moreau())()
+            theirs = program.rhs.grad.clone()
+            program.step(program.ours())()
+            np.testing.assert_allclose(theirs, program.rhs.grad, atol=1e-5)
 
 
 def test_missing_peer_is_named(capsys):
