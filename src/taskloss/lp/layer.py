@@ -43,7 +43,8 @@ def differentiable_solve(
     - ``"active_set"`` (default): exact wherever the solution is a unique, non-degenerate vertex; in c it is zero there, since
       a vertex does not move with the cost. For losses whose constraints depend on the network, as in the metric programs.
     - ``"smoothed"``: x is the minimizer of ``c'x + ridge/2 |x|^2 + |violation|^2 / (2 epsilon)`` instead of a vertex, with
-      its implicit gradient, which is not zero in c. For costs that a network predicts; epsilon and ridge set how smooth.
+      its implicit gradient, which is not zero in c. For costs that a network predicts; epsilon and ridge set how smooth. With
+      ridge 0 a program with several solutions has several such minimizers, and x and its gradient are those of one of them.
     - ``"unrolled"``: that same minimizer (ridge 0 unless given), differentiated through its last ``unrolled_steps`` Newton steps,
       dense. For a check of the others and for the paper's burn-in, while the active set still changes.
     - ``"value"``: x carries no gradient. For losses of the optimal value alone; the cheapest.
