@@ -109,7 +109,7 @@ def check_finite(scores: np.ndarray, kept: np.ndarray | None) -> None:
         return
     bad = ~finite if kept is None else ~finite & kept
     if bad.any():
-        index, text = first_place(bad)
+        index, text = first_index(bad)
         raise ValueError(
             f"scores[{text}] is {scores[index]}: scores must be finite ({int(bad.sum())} of {bad.size} are not). "
             "Lower the learning rate or clip gradients if training diverged; mark padding with ignore_index in the target"
@@ -120,7 +120,7 @@ def check_binary(target: np.ndarray, known: np.ndarray) -> None:
     """Check that every target is 0, 1 or ignored, as ``known`` says."""
     if known.all():
         return
-    index, text = first_place(~known)
+    index, text = first_index(~known)
     value = target[index]
     advice = "Map your classes to 0 and 1"
     if value == -1:
@@ -176,7 +176,7 @@ def check_weight_values(weight: np.ndarray) -> None:
         raise ValueError("weight must be finite and not negative")
 
 
-def first_place(mask: np.ndarray) -> tuple[tuple[int, ...], str]:
+def first_index(mask: np.ndarray) -> tuple[tuple[int, ...], str]:
     """Return the index of the first True, and its text."""
     index = tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
     return index, ", ".join(map(str, index))
@@ -322,12 +322,12 @@ def check_relevance(target: np.ndarray, ignored: np.ndarray, *, exponential: boo
     """Check that grades are at least zero, and low enough for the exponential gain."""
     bad = ~(target >= 0) & ~ignored
     if bad.any():
-        index, text = first_place(bad)
+        index, text = first_index(bad)
         raise ValueError(f"target[{text}] is {target[index]}; expected relevance grades of at least 0")
     if exponential:
         bad = (target > 50) & ~ignored
         if bad.any():
-            index, text = first_place(bad)
+            index, text = first_index(bad)
             raise ValueError(
                 f"target[{text}] is {target[index]}: its gain 2**relevance - 1 drowns all others; "
                 "expected small grades (0 to 4), or use gain='linear'"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from taskloss._checks import check_weight_values, first_place
+from taskloss._checks import check_weight_values, first_index
 
 
 def check_class_shapes(scores_shape: tuple[int, ...], target_shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -43,7 +43,7 @@ def check_class_indices(target: np.ndarray, classes: int, ignored: np.ndarray | 
     if ignored is not None:
         bad &= ~ignored
     if bad.any():
-        index, text = first_place(bad)
+        index, text = first_index(bad)
         raise ValueError(
             f"target[{text}] is {target[index]}; expected class indices from 0 to {classes - 1}, since the scores have {classes} "
             f"classes. To leave such samples out, pass ignore_index={target[index]}"
@@ -107,7 +107,7 @@ def as_cost_matrix(cost: Any) -> np.ndarray:
         (np.eye(len(matrix), dtype=bool) & (matrix != 0), "the right class must cost nothing; subtract it from its row"),
     ):
         if bad.any():
-            index, text = first_place(bad)
+            index, text = first_index(bad)
             raise ValueError(f"cost[{text}] is {matrix[index]}: {rule}")
     return matrix
 
@@ -139,7 +139,7 @@ def check_path_costs(costs: np.ndarray) -> None:
     """Check that costs are at least zero, as Dijkstra's algorithm needs them."""
     bad = costs < 0
     if bad.any():
-        index, text = first_place(bad)
+        index, text = first_index(bad)
         raise ValueError(
             f"the cost at [{text}] is {costs[index]}: shortest paths need costs (minus the scores) of at least zero, and "
             "augmented inference shifts the predicted costs by up to epsilon (1 for the hinge). Let the network give costs of at "
@@ -170,7 +170,7 @@ def check_true_features(target: np.ndarray) -> None:
     """Check that the features of the truth are 0 and 1."""
     bad = (target != 0) & (target != 1)
     if bad.any():
-        index, text = first_place(bad)
+        index, text = first_index(bad)
         raise ValueError(
             f"target[{text}] is {target[index]}; expected the feature psi of the true answer, entries 0 and 1. For true costs "
             "use loss='cost' or loss='regret'"
@@ -181,7 +181,7 @@ def check_true_costs(target: np.ndarray) -> None:
     """Check that true costs are finite."""
     bad = ~np.isfinite(target)
     if bad.any():
-        index, text = first_place(bad)
+        index, text = first_index(bad)
         raise ValueError(f"target[{text}] is {target[index]}; expected finite true costs")
 
 
@@ -198,11 +198,11 @@ def as_features(answer: Any, shape: tuple[int, ...], unit_interval: bool) -> np.
             "that takes one instance at a time needs batched=False, one that takes the whole batch batched=True"
         )
     if not np.isfinite(features).all():
-        index, text = first_place(~np.isfinite(features))
+        index, text = first_index(~np.isfinite(features))
         raise ValueError(f"the solver returned psi[{text}] = {features[index]}; expected finite numbers")
     bad = (features < 0) | (features > 1)
     if unit_interval and bad.any():
-        index, text = first_place(bad)
+        index, text = first_index(bad)
         raise ValueError(
             f"the solver returned psi[{text}] = {features[index]}; the Hamming loss needs entries from 0 to 1. For other "
             "features use loss='cost' or loss='regret'"

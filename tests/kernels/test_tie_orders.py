@@ -8,14 +8,14 @@ from math import comb
 import numpy as np
 import pytest
 
-from taskloss.kernels.ranking.tie_orders import group_places, likely_places, place_probabilities
+from taskloss.kernels.ranking.tie_orders import count_probabilities, likely_counts, ranks_in_groups
 from tests.kernels.rankings import one_ranking
 
 
 def test_four_tied_items_by_hand():
     """Of the six orders of two positives and two negatives, the first positive has 0, 1, 2 negatives above it in 3, 2, 1."""
     k, p, n = np.array([1, 2]), np.array([2, 2]), np.array([2, 2])
-    probabilities = place_probabilities(k, p, n, *likely_places(k, p, n))
+    probabilities = count_probabilities(k, p, n, *likely_counts(k, p, n))
     np.testing.assert_allclose(probabilities, np.array([3, 2, 1, 1, 2, 3]) / 6)
 
 
@@ -28,8 +28,8 @@ def exact(k: int, p: int, n: int) -> np.ndarray:
 def test_probabilities_equal_the_binomials(p, n):
     k = np.arange(1, p + 1)
     sizes = np.full(p, p), np.full(p, n)
-    least, greatest = likely_places(k, *sizes)
-    flat = place_probabilities(k, *sizes, least, greatest)
+    least, greatest = likely_counts(k, *sizes)
+    flat = count_probabilities(k, *sizes, least, greatest)
     assert len(flat) == (greatest - least + 1).sum()
     for row, values in enumerate(np.split(flat, np.cumsum(greatest - least + 1)[:-1])):
         full = np.zeros(n + 1)
@@ -39,12 +39,12 @@ def test_probabilities_equal_the_binomials(p, n):
 
 def test_negligible_counts_are_left_out():
     k, p, n = np.array([500]), np.array([1000]), np.array([100_000])
-    least, greatest = likely_places(k, p, n)
+    least, greatest = likely_counts(k, p, n)
     assert 0 < least[0] < greatest[0] < n[0]
     assert greatest[0] - least[0] < n[0] / 2
 
 
 def test_ranks_within_groups_of_equal_score():
-    k, p = group_places(one_ranking([2.0, 1.0, 1.0, 0.0, 1.0], [5.0]))
+    k, p = ranks_in_groups(one_ranking([2.0, 1.0, 1.0, 0.0, 1.0], [5.0]))
     assert k.tolist() == [1, 1, 2, 3, 1]
     assert p.tolist() == [1, 3, 3, 3, 1]

@@ -64,8 +64,8 @@ class TrainingSketch:
         """Return how many rows of a file are among the training rows."""
         hashes = hash_rows(features, target)
         hashes = hashes[hashes <= np.uint64(self.cutoff)]
-        place = np.minimum(np.searchsorted(self.hashes, hashes), max(len(self.hashes) - 1, 0))
-        matches = int((self.hashes[place] == hashes).sum()) if len(self.hashes) else 0
+        index = np.minimum(np.searchsorted(self.hashes, hashes), max(len(self.hashes) - 1, 0))
+        matches = int((self.hashes[index] == hashes).sum()) if len(self.hashes) else 0
         share = self.repeated / max(self.rows, 1)
         # The share is an estimate from some rows: allow three standard errors.
         highest = min(1.0, share + 3.0 * (math.sqrt(share * (1.0 - share) / max(self.rows, 1)) + 1.0 / max(self.rows, 1)))

@@ -10,10 +10,10 @@ BLOCK_CELLS = 2**18
 """The most values that a caller's function is asked for in one call, unless a single row has more."""
 
 
-def places(lengths: np.ndarray) -> np.ndarray:
+def index_in_row(lengths: np.ndarray) -> np.ndarray:
     """Return the index of each element within its row, from 0.
 
-    >>> places(np.array([2, 0, 3])).tolist()
+    >>> index_in_row(np.array([2, 0, 3])).tolist()
     [0, 1, 0, 1, 2]
     """
     ends = np.cumsum(lengths)

@@ -78,11 +78,11 @@ def write_terms(term, ranks, relevant, negatives, start, step, cells, out):
         cells: the number of counts of each positive, int64 ``(k,)``, read.
         out: the terms of the positives one after another, float64, written.
     """
-    place = 0
+    first = 0
     for k in range(len(ranks)):
         for j in range(cells[k]):
-            out[place + j] = term(ranks[k], start[k] + step * j, relevant[k], negatives[k])
-        place += cells[k]
+            out[first + j] = term(ranks[k], start[k] + step * j, relevant[k], negatives[k])
+        first += cells[k]
 
 
 @generic_kernel

@@ -35,7 +35,7 @@ class BatchTerms:
     def __init__(self, m: TermFunction, rankings: Rankings) -> None:
         self.ranking = np.repeat(np.arange(len(rankings.positives)), rankings.positives)
         """Ranking of each positive, int64 ``(P,)``."""
-        self.rank = ragged.places(rankings.positives) + 1
+        self.rank = ragged.index_in_row(rankings.positives) + 1
         """Rank of each positive among those of its ranking, from 1, int64 ``(P,)``."""
         self._m = m
         self._relevant = rankings.relevant.astype(np.int64)
@@ -50,13 +50,15 @@ class BatchTerms:
     def of_rows(self, rows: np.ndarray, start: np.ndarray, step: int, cells: np.ndarray) -> np.ndarray:
         """Return the terms of positives ``rows`` in turn, each with ``cells`` counts from ``start`` on, in steps of 1 or -1."""
         if not user_functions.is_compiled(self._m):
-            return self(np.repeat(rows, cells), np.repeat(start, cells) + step * ragged.places(cells))
+            return self(np.repeat(rows, cells), np.repeat(start, cells) + step * ragged.index_in_row(cells))
         owner, term = self.ranking[rows], user_functions.term_of_numbers(self._m, frozenset(self._sizes))
         values = np.empty(cells.sum())
         sizes = (self._relevant[owner], self._negatives[owner])
         user_functions.write_terms(term, self.rank[rows], *sizes, start, step, cells, values)
         if not np.isfinite(values).all():
-            term_checks.as_terms(values, np.repeat(self.rank[rows], cells), np.repeat(start, cells) + step * ragged.places(cells))
+            term_checks.as_terms(
+                values, np.repeat(self.rank[rows], cells), np.repeat(start, cells) + step * ragged.index_in_row(cells)
+            )
         return values
 
     def sums(self, rows: np.ndarray, terms: np.ndarray) -> np.ndarray:
@@ -67,7 +69,7 @@ class BatchTerms:
         """Return ``sum_{i <= R} m(i, 0)`` of each ranking, missing relevant items included; equal sizes share one evaluation."""
         key = np.stack([self._relevant, *self._sizes.values()])
         (relevant, *sizes), same = np.unique(key, axis=1, return_inverse=True)
-        owner, i = np.repeat(np.arange(len(relevant)), relevant), ragged.places(relevant) + 1
+        owner, i = np.repeat(np.arange(len(relevant)), relevant), ragged.index_in_row(relevant) + 1
         named = {name: size[owner] for name, size in zip(self._sizes, sizes, strict=True)}
         return np.bincount(owner, _evaluate(self._m, i, np.zeros_like(i), named), len(relevant))[same.reshape(-1)]
 
@@ -119,7 +121,7 @@ def of_prediction(m: TermFunction, rankings: Rankings, normalize: bool, ties: st
     if ties == "worst":
         return of_counts(m, rankings, rankings.at_or_above, normalize)
     terms = BatchTerms(m, rankings)
-    k, p = tie_orders.group_places(rankings.lists)
+    k, p = tie_orders.ranks_in_groups(rankings.lists)
     if ties == "together":
         everything = np.arange(len(k))
         values = scale(terms, rankings, normalize) * terms.sums(everything, terms(everything + p - k, rankings.at_or_above))
@@ -127,12 +129,12 @@ def of_prediction(m: TermFunction, rankings: Rankings, normalize: bool, ties: st
         return values
     total = np.zeros(len(rankings.positives))
     n = rankings.at_or_above - rankings.above
-    least, greatest = tie_orders.likely_places(k, p, n)
+    least, greatest = tie_orders.likely_counts(k, p, n)
     width = greatest - least + 1
     for block in ragged.blocks(width):
         rows = np.repeat(np.arange(block.start, block.stop), width[block])
-        counts = rankings.above[rows] + least[rows] + ragged.places(width[block])
-        probabilities = tie_orders.place_probabilities(k[block], p[block], n[block], least[block], greatest[block])
+        counts = rankings.above[rows] + least[rows] + ragged.index_in_row(width[block])
+        probabilities = tie_orders.count_probabilities(k[block], p[block], n[block], least[block], greatest[block])
         total += terms.sums(rows, probabilities * terms(rows, counts))
     return scale(terms, rankings, normalize) * total
 

@@ -103,8 +103,8 @@ def class_indices(table: Table, name: str, classes: tuple[str, ...]) -> tuple[np
         new = ", ".join(map(shorten, unknown[:5]))
         raise TableError(f"column {name!r} of {table.source} holds labels that the model has not seen: {new}; it knows {known}")
     rows = np.flatnonzero(found.codes >= 0)
-    place = np.array([*(classes.index(label) for label in found.labels), -1], dtype=np.int64)
-    return place[found.codes[rows]], rows
+    class_of_code = np.array([*(classes.index(label) for label in found.labels), -1], dtype=np.int64)
+    return class_of_code[found.codes[rows]], rows
 
 
 def graded_target(table: Table, name: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:

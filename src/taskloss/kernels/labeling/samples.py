@@ -159,12 +159,12 @@ def _sort_short_segments(values, start, stop):
             sort_few(values[start[r] : stop[r]])
 
 
-def costs_of(samples: Samples, label: int, direction: int, limits: np.ndarray, room: np.ndarray) -> Costs:
+def costs_of(samples: Samples, label: int, direction: int, limits: np.ndarray, capacity: np.ndarray) -> Costs:
     """Return the sorted costs of flipping the samples of this label above zero (``direction`` 1) or below it (-1).
 
-    Samples that cost more than ``limits[r]`` are left out. ``room[r]`` is the capacity to reserve, at least their number.
+    Samples that cost more than ``limits[r]`` are left out. ``capacity[r]`` is the space to reserve, at least their number.
     """
-    start, size = segments(room + 1)
+    start, size = segments(capacity + 1)
     values, stop = np.empty(size, samples.scores.dtype), np.empty_like(start)
     collect_costs(samples, label, float(direction), limits, start, stop, values)
     sort_segments(values, start, stop)

@@ -19,7 +19,7 @@ _NEGLIGIBLE = 1e-22
 
 
 @kernel
-def group_places(lists):
+def ranks_in_groups(lists):
     """Return the rank k of each positive among the positives of its score, from 1, and the number p of these, int64 each."""
     k = np.empty(len(lists.positives), np.int64)
     p = np.empty(len(lists.positives), np.int64)
@@ -36,7 +36,7 @@ def group_places(lists):
 
 
 @kernel
-def likely_places(k, p, n):
+def likely_counts(k, p, n):
     """Return the least and the greatest j of each positive whose probability is not negligible; all arrays int64 ``(P,)``."""
     least = np.empty(len(k), np.int64)
     greatest = np.empty(len(k), np.int64)
@@ -55,7 +55,7 @@ def likely_places(k, p, n):
 
 
 @kernel
-def place_probabilities(k, p, n, least, greatest):
+def count_probabilities(k, p, n, least, greatest):
     """Return the probabilities of ``j = least..greatest`` of each positive in turn, float64; the arguments are int64 ``(P,)``."""
     result = np.empty(np.sum(greatest - least + 1), np.float64)
     end = 0

@@ -198,7 +198,7 @@ def check_phi_range(phi_of_scores: np.ndarray, kept: np.ndarray) -> None:
     """Raise unless the values of phi are within [-1, 1] wherever ``kept``."""
     bad = (np.abs(phi_of_scores) > 1.0) & kept.reshape(phi_of_scores.shape)
     if bad.any():
-        index, text = _checks.first_place(bad)
+        index, text = _checks.first_index(bad)
         raise ValueError(
             f"phi(scores)[{text}] is {phi_of_scores[index]}; expected phi to map scores to [-1, 1], 0 at the decision: "
             "leave phi out (tanh), or use lambda s: 2 * torch.sigmoid(s) - 1"
