@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from taskloss.kernels.items import filled
-from taskloss.kernels.ranking import interleaving, majorant, operating_point, single_row, values
+from taskloss.kernels.ranking import majorant, operating_point, single_row, values
 from taskloss.layout import Rankings
 
 NO_CUT = 2**62
@@ -24,7 +24,7 @@ def reachable(rankings: Rankings, at: int | None) -> np.ndarray:
 
 def average_precision(rankings: Rankings, at: int | None = None) -> np.ndarray:
     """Return the mean precision at the thresholds of the positives."""
-    return interleaving.average_precision(rankings.lists, rankings.at_or_above, rankings.relevant, at or NO_CUT)
+    return values.average_precision(rankings.lists, rankings.at_or_above, rankings.relevant, at or NO_CUT)
 
 
 def band_auc(rankings: Rankings, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -29,8 +29,8 @@ class _BandTask(RankingTask):
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
         return majorant.band_mean(rankings.lists, counts, counts, *self.band(rankings), rankings.relevant)
 
-    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return majorant.augment_band(rankings.lists, *self.band(rankings), rankings.relevant, worth)
+    def augment(self, rankings: Rankings, metric_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return majorant.augment_band(rankings.lists, *self.band(rankings), rankings.relevant, metric_weight)
 
 
 @register("roc_auc", label="ROC AUC")

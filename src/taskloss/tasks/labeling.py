@@ -125,9 +125,9 @@ class ConfusionTask(LabelingTask):
         return reading.confusion_losses(self.metric, self.loss_scale, *counts, self.beta2, float(self.zero_division))
 
     def augment(self, labelings: Labelings, weights: Weights, weight: float) -> Labeling:
-        worth, zero_division = weight * self.loss_scale, float(self.zero_division)
+        loss_weight, zero_division = weight * self.loss_scale, float(self.zero_division)
         thresholds, counts = reading.augment(
-            self.metric, worth, labelings.samples, labelings.tallies, weights, self.beta2, zero_division
+            self.metric, loss_weight, labelings.samples, labelings.tallies, weights, self.beta2, zero_division
         )
         return Labeling(thresholds, counts[0], counts[1])
 

@@ -39,5 +39,5 @@ class NDCG(ConvexRankingTask):
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return of_rankings.ndcg(rankings, self.at)
 
-    def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return monotone_rows.augment_monotone_rows(rankings.lists, rankings.at_or_above, self.metric, pull)
+    def augment_down(self, rankings: Rankings, loss_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return monotone_rows.augment_monotone_rows(rankings.lists, rankings.at_or_above, self.metric, loss_weight)

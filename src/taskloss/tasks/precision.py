@@ -51,8 +51,8 @@ class AveragePrecision(ConvexRankingTask):
     def of_prediction(self, rankings: Rankings) -> np.ndarray:
         return of_rankings.average_precision(rankings, self.at)
 
-    def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return corridor.augment_average_precision_down(rankings.lists, rankings.at_or_above, pull)
+    def augment_down(self, rankings: Rankings, loss_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return corridor.augment_average_precision_down(rankings.lists, rankings.at_or_above, loss_weight)
 
 
 class _SingleRowTask(RankingTask):
@@ -65,8 +65,10 @@ class _SingleRowTask(RankingTask):
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
         return single_row.precision_at_row(rankings.lists, counts, self.row(rankings))
 
-    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return single_row.augment_single_row(rankings.lists, rankings.above, rankings.at_or_above, self.row(rankings), worth)
+    def augment(self, rankings: Rankings, metric_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return single_row.augment_single_row(
+            rankings.lists, rankings.above, rankings.at_or_above, self.row(rankings), metric_weight
+        )
 
 
 @register("reciprocal_rank")
@@ -148,6 +150,8 @@ class RecallAtPrecision(RankingTask):
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
         return precision_bound.holding(rankings.lists, counts, self._ratio) / rankings.relevant
 
-    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        pull = worth / rankings.relevant
-        return precision_bound.augment_precision_bound(rankings.lists, rankings.above, rankings.at_or_above, self._ratio, pull)
+    def augment(self, rankings: Rankings, metric_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        loss_weight = metric_weight / rankings.relevant
+        return precision_bound.augment_precision_bound(
+            rankings.lists, rankings.above, rankings.at_or_above, self._ratio, loss_weight
+        )

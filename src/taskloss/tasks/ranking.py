@@ -11,7 +11,7 @@ import numpy as np
 from taskloss import _checks
 from taskloss.kernels.items import filled
 from taskloss.kernels.ranking import cutoff, interleaving, isotonic
-from taskloss.kernels.ranking.reading import pair_worths
+from taskloss.kernels.ranking.reading import pair_weights
 from taskloss.kernels.sums import summable_unit
 from taskloss.layout import Layout, Rankings, ranked_dims, ranking_weights, read_rankings, values_shape
 from taskloss.metrics import of_rankings
@@ -46,10 +46,11 @@ class RankingTask(Task):
         """Return the metric of one answer, ``(R,)``."""
 
     @abstractmethod
-    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the least and greatest counts that maximize ``sum_i sum_{j <= c_i} (t_j - s_i) - worth * metric`` per ranking.
+    def augment(self, rankings: Rankings, metric_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and greatest counts of each ranking that maximize the augmented objective times ``P N / 2``.
 
-        This is the augmented objective times ``P N / 2``; ``worth = weight * P N / 2``, ``(R,)``, has the sign of the weight.
+        That is ``sum_i sum_{j <= c_i} (t_j - s_i) - metric_weight * metric``, where ``metric_weight = weight * P N / 2``,
+        ``(R,)``, has the sign of the weight.
         """
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> RankingInference:
@@ -92,20 +93,20 @@ class ConvexRankingTask(RankingTask):
         """Return the factor of the sum of the terms, ``(R,)``."""
 
     @abstractmethod
-    def augment_down(self, rankings: Rankings, pull: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Solve the negative update, ``pull < 0``."""
+    def augment_down(self, rankings: Rankings, loss_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Solve the negative update, ``loss_weight < 0``."""
 
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
         return self.scale(rankings) * cutoff.term_sum(rankings.lists, self.metric, counts, self._cut(rankings))
 
-    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        pull = worth * self.scale(rankings)
+    def augment(self, rankings: Rankings, metric_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        loss_weight = metric_weight * self.scale(rankings)
         if self.at is not None:
             cut = self._cut(rankings)
-            return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, cut, pull)
-        if min(worth.tolist(), default=0.0) < 0.0:
-            return self.augment_down(rankings, pull)
-        return isotonic.augment_convex(rankings.lists, self.metric, pull)
+            return cutoff.augment_cut(rankings.lists, rankings.above, rankings.at_or_above, self.metric, cut, loss_weight)
+        if min(metric_weight.tolist(), default=0.0) < 0.0:
+            return self.augment_down(rankings, loss_weight)
+        return isotonic.augment_convex(rankings.lists, self.metric, loss_weight)
 
     def _cut(self, rankings: Rankings) -> np.ndarray:
         """Return the last rank that counts, int64 ``(R,)``."""
@@ -136,8 +137,8 @@ class RankingInference(Inference[Ranking]):
         return Ranking(self._rankings.above, self._rankings.at_or_above, is_prediction=True)
 
     def augment(self, weight: float) -> Ranking:
-        worth = pair_worths(weight * self._unit / 2, self._rankings.positives, self._rankings.negatives)
-        return Ranking(*self._task.augment(self._summable, worth))
+        metric_weight = pair_weights(weight * self._unit / 2, self._rankings.positives, self._rankings.negatives)
+        return Ranking(*self._task.augment(self._summable, metric_weight))
 
     def truth(self) -> Ranking:
         counts = np.zeros(len(self._rankings.lists.positives), np.int64)
@@ -163,7 +164,7 @@ class RankingInference(Inference[Ranking]):
 
 
 def _shrink_huge(rankings: Rankings) -> tuple[Rankings, float]:
-    """Return rankings whose score sums cannot overflow, and the factor of their scores; worths need the same factor."""
+    """Return rankings whose score sums cannot overflow, and the factor of their scores; metric weights need the same factor."""
     lists = rankings.lists
     unit = summable_unit(lists.positives, lists.negatives)
     if unit == 1.0:

@@ -78,15 +78,17 @@ class SeparableMetric(RankingTask):
     def of_counts(self, rankings: Rankings, counts: np.ndarray) -> np.ndarray:
         return separable.of_counts(self.m, rankings, counts, self.normalize)
 
-    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def augment(self, rankings: Rankings, metric_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         terms = separable.BatchTerms(self.m, rankings)
-        pull = worth * separable.scale(terms, rankings, self.normalize)
-        if len(pull):
+        loss_weight = metric_weight * separable.scale(terms, rankings, self.normalize)
+        if len(loss_weight):
             largest = int((rankings.positives * rankings.negatives).argmax())
             sizes = (int(count[largest]) for count in (rankings.positives, rankings.negatives, rankings.relevant))
             separable.check_shape(self.m, self.convex, *sizes)
-        if self.convex and (pull >= 0).all():
-            return levels.augment_by_levels(rankings.lists, terms.ranking, terms, pull)
+        if self.convex and (loss_weight >= 0).all():
+            return levels.augment_by_levels(rankings.lists, terms.ranking, terms, loss_weight)
         if not user_functions.is_compiled(self.m):
             say_slow(self, int((rankings.positives * rankings.negatives).sum()), "two numbers, and the sizes that it asks for")
-        return function_table.augment_by_table(rankings.lists, terms.ranking, rankings.above, rankings.at_or_above, terms, pull)
+        return function_table.augment_by_table(
+            rankings.lists, terms.ranking, rankings.above, rankings.at_or_above, terms, loss_weight
+        )

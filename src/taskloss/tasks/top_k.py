@@ -38,10 +38,10 @@ class _TopKTask(RankingTask):
         top = of_rankings.top(rankings, self.k)
         return topk.count_inside(rankings.lists, counts, top) / self.total(rankings, top)
 
-    def augment(self, rankings: Rankings, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def augment(self, rankings: Rankings, metric_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         top = of_rankings.top(rankings, self.k)
-        pull = worth / self.total(rankings, top)
-        return topk.augment_top_k(rankings.lists, rankings.above, rankings.at_or_above, top, pull)
+        loss_weight = metric_weight / self.total(rankings, top)
+        return topk.augment_top_k(rankings.lists, rankings.above, rankings.at_or_above, top, loss_weight)
 
 
 @register("precision_at_k")

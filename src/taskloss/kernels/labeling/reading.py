@@ -101,9 +101,9 @@ def augment_both(
 def _augment_both_few(metric, epsilon, samples, scale, tallies, positive_weight, negative_weight, beta2, zero_division):
     """Do what :func:`augment_both` does, in one call."""
     local = weights_at_prediction(metric, scale, tallies, positive_weight, negative_weight, beta2, zero_division)
-    worth = epsilon * scale
-    worse = _augment_few(metric, worth, samples, tallies, local[0], local[1], beta2, zero_division)
-    better = _augment_few(metric, -worth, samples, tallies, local[0], local[1], beta2, zero_division)
+    weight = epsilon * scale
+    worse = _augment_few(metric, weight, samples, tallies, local[0], local[1], beta2, zero_division)
+    better = _augment_few(metric, -weight, samples, tallies, local[0], local[1], beta2, zero_division)
     return local, worse, better
 
 

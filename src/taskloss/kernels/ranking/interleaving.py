@@ -1,4 +1,4 @@
-r"""A ranking as counts: features, joint scores and average precision of interleavings of two sorted lists.
+r"""A ranking as counts: features and joint scores of interleavings of two sorted lists.
 
 With positives ``s_1 >= ... >= s_P`` and negatives ``t_1 >= ... >= t_N`` only the interleavings of the two lists can be optimal
 answers (Yue et al. 2007), so a ranking is ``c_1 <= ... <= c_P``, where the *count* ``c_i`` is the number of negatives above the
@@ -138,31 +138,3 @@ def write_feature_difference(lists, least, greatest, reference_least, reference_
             value = unit * (total / (j - first))
             for k in range(first, j):
                 out[lists.negative_index[k]] = value
-
-
-@kernel
-def average_precision(lists, at_or_above, relevant, cut):
-    """Return the mean precision at the scores of the relevant items, float64 ``(R,)``.
-
-    A tied group counts as retrieved together, so each of its positives has the precision at the group's end; a group that ends
-    beyond rank ``cut`` counts nothing.
-
-    Args:
-        lists: the samples of R rankings.
-        at_or_above: negatives scored at or above each positive, int64 ``(positives,)``.
-        relevant: relevant items of each ranking, missing ones included, float64 ``(R,)``.
-        cut: the last rank that counts.
-    """
-    result = np.zeros(len(relevant), np.float64)
-    for r in range(len(result)):
-        start, stop = lists.positive_start[r], lists.positive_start[r + 1]
-        i = start
-        while i < stop:
-            first = i
-            while i < stop and lists.positives[i] == lists.positives[first]:
-                i += 1
-            retrieved = i - start
-            if retrieved + at_or_above[first] <= cut:
-                result[r] += (i - first) * (retrieved / (retrieved + at_or_above[first]))
-        result[r] /= min(relevant[r], cut)
-    return result

@@ -70,9 +70,9 @@ def _count(lists):
 
 
 @kernel
-def pair_worths(factor, positives, negatives):
+def pair_weights(factor, positives, negatives):
     """Return ``factor * positives * negatives`` of each ranking, float64 ``(R,)``."""
-    worths = np.empty(len(positives), np.float64)
+    weights = np.empty(len(positives), np.float64)
     for r in range(len(positives)):
-        worths[r] = factor * positives[r] * negatives[r]
-    return worths
+        weights[r] = factor * positives[r] * negatives[r]
+    return weights

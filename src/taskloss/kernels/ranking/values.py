@@ -26,6 +26,27 @@ def _group_end(positives, first, stop):
 
 
 @kernel
+def average_precision(lists, at_or_above, relevant, cut):
+    """Return the mean precision at the scores of the relevant items, float64 ``(R,)``.
+
+    Each positive has the precision at the end of its group; a group that ends beyond rank ``cut`` counts nothing. ``relevant``
+    are the relevant items of each ranking, missing ones included, float64 ``(R,)``.
+    """
+    result = np.zeros(len(relevant), np.float64)
+    for r in range(len(result)):
+        start, stop = lists.positive_start[r], lists.positive_start[r + 1]
+        first = start
+        while first < stop:
+            end = _group_end(lists.positives, first, stop)
+            retrieved = end - start
+            if retrieved + at_or_above[first] <= cut:
+                result[r] += (end - first) * (retrieved / (retrieved + at_or_above[first]))
+            first = end
+        result[r] /= min(relevant[r], cut)
+    return result
+
+
+@kernel
 def ndcg(lists, above, at_or_above, scale, cut):
     """Return the sum of the discounts of the positives' ranks up to ``cut``, multiplied by ``scale[r]``.
 
