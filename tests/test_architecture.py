@@ -27,6 +27,8 @@ LAYERS = [
     "_advice",
     "solvers",
     "known_gradient",
+    "_ranks",
+    "distributed",
     "direct",
     "functional",
     "retrieval",

@@ -259,7 +259,7 @@ def as_labels(name: str, labels: Any, rows: int) -> torch.Tensor:
 
 
 def check_mean_reduction(criterion: Any) -> None:
-    """Check that a criterion can be called and reduces by the mean."""
+    """Check that a criterion can be called, reduces by the mean and needs no other process."""
     if not callable(criterion):
         raise TypeError(
             f"criterion must be a loss, got {type(criterion).__name__}; e.g. taskloss.DirectLoss('average_precision')"
@@ -270,6 +270,12 @@ def check_mean_reduction(criterion: Any) -> None:
         raise ValueError(
             f"the criterion has reduction={reduction!r}, but the chunked loss is a mean over queries; leave reduction out, or "
             "call the criterion on retrieval_rankings(...)"
+        )
+    if isinstance(settings, dict) and (settings.get("sync") or settings.get("process_group") is not None):
+        raise ValueError(
+            "the criterion runs over several processes, but the chunked loss calls it once per chunk of queries, and the ranks "
+            "may have different numbers of chunks; leave out sync= and process_group=, or call the criterion on "
+            "retrieval_rankings(...)"
         )
 
 

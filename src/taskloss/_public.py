@@ -1,6 +1,6 @@
 """The public names of the library; the package loads this module when the first of them is used."""
 
-from taskloss import functional, metrics, retrieval, solvers, tasks
+from taskloss import distributed, functional, metrics, retrieval, solvers, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
 from taskloss.tasks import Task, register
 from taskloss.tasks.catalog import *  # noqa: F403  # The names of the tasks are listed there, once.
@@ -10,6 +10,7 @@ __all__ = [
     "PerceptronLoss",
     "StructuredHingeLoss",
     "Task",
+    "distributed",
     "functional",
     "metrics",
     "register",

@@ -22,14 +22,15 @@ This file names no task and parses no shapes: a task turns scores and target int
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from taskloss import _checks
+from taskloss import _checks, distributed
 from taskloss._advice import Advice, shared_advice
 from taskloss.kernels.items import weigh_items
 from taskloss.known_gradient import WithGradient
@@ -41,7 +42,7 @@ EPSILON = 1.0
 UPDATES = ("positive", "negative", "central")
 
 
-class LossOptions(TypedDict, total=False):
+class LossOptions(distributed.SyncOptions, total=False):
     """Settings of every loss, given to its constructor or in a call."""
 
     dim: int | tuple[int, ...] | None
@@ -227,11 +228,28 @@ def task_loss(
     dim: int | tuple[int, ...] | None = None,
     ignore_index: int | None = None,
     reduction: str = "mean",
+    sync: bool | None = None,
+    process_group: Any = None,
+    gradient_reduction: str = "mean",
 ) -> Tensor:
     """Check the arguments of a call and compute the loss; all losses come through here.
 
     ``task`` is the handle of a task, ``rule`` a key of ``RULES``; ``advice`` is that of the module, None for a function.
     """
+    if distributed.wants_union(sync, process_group):
+        local = {
+            "groups": groups,
+            "weight": weight,
+            "num_relevant": num_relevant,
+            "dim": dim,
+            "ignore_index": ignore_index,
+            "reduction": reduction,
+            "sync": sync,
+            "process_group": process_group,
+            "gradient_reduction": gradient_reduction,
+        }
+        loss = functools.partial(task_loss, task=task, rule=rule, epsilon=epsilon, advice=advice)
+        return distributed.loss_of_union(loss, task_of(task), scores, target, local, rule=rule, epsilon=epsilon)
     _checks.check_tensors(scores, target)
     _checks.check_reduction(reduction)
     _checks.check_ignore_index(ignore_index)
@@ -274,6 +292,7 @@ class _TaskLossModule(nn.Module):
         if unknown:
             raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(LossOptions.__annotations__)}")
         _checks.check_reduction(settings.get("reduction", "mean"))
+        distributed.check_settings(settings)
         self.settings: dict[str, Any] = dict(settings)
         self._advice = Advice()
 

@@ -7,15 +7,16 @@ A loss describes its metric as a :class:`~taskloss.tasks.task.Task`. The task re
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from taskloss import _checks
+from taskloss import _checks, distributed
 from taskloss._advice import Advice
 from taskloss.direct import task_loss
 from taskloss.layout import Layout, Rankings, to_numpy
@@ -38,7 +39,7 @@ IndicesAndLabels = tuple[np.ndarray, np.ndarray]
 """The samples of one item: their indices in the flattened scores, and whether each is positive."""
 
 
-class ProgramLossOptions(TypedDict, total=False):
+class ProgramLossOptions(distributed.SyncOptions, total=False):
     """Options of a loss, in its constructor or in the call."""
 
     dim: int | tuple[int, ...] | None
@@ -70,6 +71,7 @@ class ProgramLoss(nn.Module):
         if unknown:
             raise TypeError(f"unknown setting {sorted(unknown)[0]!r}; expected {', '.join(ProgramLossOptions.__annotations__)}")
         _checks.check_reduction(settings.get("reduction", "mean"))
+        distributed.check_settings(settings)
         self.settings: dict[str, Any] = dict(settings)
         self._advice = Advice()
 
@@ -105,12 +107,15 @@ def program_loss(
 
     The task gets ``phi(scores)`` if ``phi`` is given; ``advice`` is that of the module.
     """
+    if distributed.wants_union(options.get("sync"), options.get("process_group")):
+        loss = functools.partial(program_loss, task, solver=solver, phi=phi, advice=advice)
+        return distributed.loss_of_union(loss, task, scores, target, options, solver=solver, phi=phi)
     if phi is not None:
         _checks.check_tensors(scores, target)
         scores = phi(scores.to(torch.promote_types(scores.dtype, torch.float32)))
     if _checks.check_choice("solver", solver, SOLVERS) == "exact":
         return task_loss(scores, target, handle_of(task), "own", 1.0, advice, **options)
-    return _loss_by_programs(task, scores, target, **options)
+    return _loss_by_programs(task, scores, target, **distributed.without_sync(options))
 
 
 def _loss_by_programs(
