@@ -12,7 +12,7 @@ import pytest
 FOLDER = Path(__file__).parent / "another_device"
 
 
-@pytest.mark.parametrize("name", ["losses", "programs"])
+@pytest.mark.parametrize("name", ["losses", "programs", "full_batch"])
 def test_in_a_process_of_its_own(name):
     """A second device changes torch for the whole process; after a fork, for one, it has no gradients any more."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / f"{name}.py")]

@@ -31,6 +31,7 @@ LAYERS = [
     "distributed",
     "direct",
     "functional",
+    "full_batch",
     "retrieval",
     "_public",
     "lp",

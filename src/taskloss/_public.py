@@ -2,6 +2,7 @@
 
 from taskloss import distributed, functional, metrics, retrieval, solvers, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
+from taskloss.full_batch import full_batch_backward
 from taskloss.tasks import Task, register
 from taskloss.tasks.catalog import *  # noqa: F403  # The names of the tasks are listed there, once.
 
@@ -11,6 +12,7 @@ __all__ = [
     "StructuredHingeLoss",
     "Task",
     "distributed",
+    "full_batch_backward",
     "functional",
     "metrics",
     "register",
