@@ -435,6 +435,58 @@ def test_autocast():
     assert_buffers_same(ours, expected)
 
 
+def test_autocast_of_the_model_is_not_that_of_the_backward_pass():
+    """A layer that a model keeps in float32 has a gradient computed in float32, and weights change between two calls."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = self.first(x).float()
+            with torch.autocast("cpu", enabled=False):
+                return self.last(hidden).flatten()
+
+    batches = split(4, *samples())
+    ours, expected = build(Mixed), build(Mixed)
+    with torch.autocast("cpu", torch.bfloat16):
+        for _ in range(2):
+            ours.zero_grad()
+            tl.full_batch_backward(ours, batches, AP)
+            torch.optim.SGD(ours.parameters(), lr=1.0).step()
+    for _ in range(2):
+        expected.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+            loss = AP(torch.cat([expected(x) for x, _ in batches]), torch.cat([y for _, y in batches]))
+        loss.backward()
+        torch.optim.SGD(expected.parameters(), lr=1.0).step()
+    assert_same(ours, expected)
+
+
+def test_memory_that_is_reused():
+    """Loaders with one pinned buffer and models with a workspace overwrite in the next batch what they gave for the last."""
+
+    class Reusing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.workspace = plain(), torch.empty(20)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x) if torch.is_grad_enabled() else self.workspace.copy_(self.net(x))
+
+    class OneBuffer:
+        def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
+            buffer = tuple(torch.empty_like(tensor) for tensor in samples(20))
+            for batch in split(5, *samples(100)):
+                yield tuple(place.copy_(tensor) for place, tensor in zip(buffer, batch, strict=True))
+
+    ours, expected = build(Reusing), build(plain)
+    reference(expected, split(5, *samples(100)))
+    tl.full_batch_backward(ours, OneBuffer(), AP)
+    assert_same(ours, expected)
+
+
 def test_compiled_model():
     batches = split(4, *samples())
     expected = build(stateful)
@@ -697,7 +749,7 @@ def test_wrong_forms_of_batches():
     raises(r"inputs='z' is not a part of a Pair with the fields image, label", Pair(x, y), inputs="z", target=1)
     raises(r"groups=5 is not a part of a tuple of 2", (x, y), groups=5)
     raises(r"target must be a tensor or an array .*got an object of type str", (x, "label"))
-    raises(r"joined along the first axis", (x, torch.tensor(1)))
+    raises(r"with the samples along its first axis .*got a tensor of shape \(\)", (x, torch.tensor(1)))
     raises(r"the scores of a batch must be floats with the samples along the first axis", (x, y), scores=torch.sum)
     raises(r"scores='logits' is not a part of a tensor", (x, y), scores="logits")
 

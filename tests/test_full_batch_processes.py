@@ -28,6 +28,12 @@ def total(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return nn.functional.binary_cross_entropy_with_logits(scores, target.float(), reduction="sum")
 
 
+def check_form(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """A criterion that gathers needs the same types and shapes in all processes."""
+    assert (scores.dtype, target.dtype, target.shape) == (torch.float32, torch.int64, scores.shape)
+    return total(scores, target)
+
+
 def work(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
@@ -47,7 +53,7 @@ def work(rank: int, folder: str) -> None:
     results["buffers"] = {key: buffer.clone() for key, buffer in model.named_buffers()}
     run("accumulated", UNEVEN)
     wrapped.zero_grad()
-    run("one without", ONE_WITHOUT)
+    run("one without", ONE_WITHOUT, check_form)
     wrapped.zero_grad()
     with wrapped.no_sync():
         run("local", ONE_WITHOUT)

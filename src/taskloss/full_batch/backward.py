@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from taskloss import _checks
-from taskloss.full_batch.fields import BatchReader, Field, Truth, describe, device_of, join, map_tree, move, read_scores
+from taskloss.full_batch.fields import BatchReader, Field, Part, describe, device_of, join, map_tree, move, read_scores
 from taskloss.full_batch.progress import Report, make_report
 from taskloss.full_batch.replay import record_buffers, record_gradients, record_loader, record_random_state
 from taskloss.full_batch.replicas import Replicas
@@ -105,13 +105,14 @@ def full_batch_backward(
     ]
     try:
         with replicas.silent(), replicas.fail_together():
-            first, truths = walk.score()
+            parts = walk.score()
+        form = replicas.agree_on_form(parts[0] if parts else None)
         with replicas.silent(), replicas.fail_together():
-            loss, gradient = _differentiate(criterion, first, truths, options or {}, scaler)
+            loss, score_gradients = _differentiate(criterion, parts or [walk.without_samples(form)], options or {}, scaler)
             finish = record_random_state(devices)  # A criterion may have drawn numbers too.
             for restore in replay:
                 restore()
-            walk.backpropagate(first, truths, gradient, tolerance)
+            walk.backpropagate(parts, score_gradients, tolerance)
             finish()
         replicas.average_gradients()
     except BaseException:
@@ -147,24 +148,20 @@ def _check_call(model: Any, batches: Any, criterion: Any, tolerance: Any) -> lis
 
 
 def _differentiate(
-    criterion: Callable[..., Tensor],
-    scores: Sequence[Tensor],
-    truths: Sequence[Truth],
-    options: Mapping[str, Any],
-    scaler: torch.amp.GradScaler | None,
+    criterion: Callable[..., Tensor], parts: Sequence[Part], options: Mapping[str, Any], scaler: torch.amp.GradScaler | None
 ) -> tuple[Tensor, Sequence[Tensor]]:
     """Return the loss of all scores, and its gradient for every batch."""
-    joined = join(scores).requires_grad_()
-    truth = join(truths)
-    loss = criterion(joined, truth.pop("target"), **truth, **options)
+    joined = join(parts)
+    scores, target = joined.pop("scores").requires_grad_(), joined.pop("target")
+    loss = criterion(scores, target, **joined, **options)
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         raise ValueError(f"the criterion must return one number as a tensor (reduction='mean' or 'sum'), got {describe(loss)}")
     if not loss.requires_grad:
         raise ValueError("the loss does not depend on the scores: the criterion detached them, or returned a constant")
     (loss if scaler is None else scaler.scale(loss)).backward()
-    if joined.grad is None:
+    if scores.grad is None:
         raise ValueError("the loss does not depend on the scores, only on parameters of the criterion")
-    return loss.detach(), joined.grad.split([len(part) for part in scores])
+    return loss.detach(), scores.grad.split([len(part["scores"]) for part in parts])
 
 
 class _Walk:
@@ -186,62 +183,58 @@ class _Walk:
         except (TypeError, NotImplementedError):
             self._total = None
 
-    def score(self) -> tuple[list[Tensor], list[Truth]]:
-        """Return the scores and the truth of every batch."""
-        scores, truths = [], []
+    def score(self) -> list[Part]:
+        """Return scores, target and groups of every batch."""
+        parts: list[Part] = []
+        # Autocast keeps converted weights, and the weights may have changed since.
+        torch.clear_autocast_cache()
         with torch.no_grad():
             for batch in self._batches:
-                part, truth = self._run(batch)
                 # Copies: a view would keep a whole output in memory, and compiled models and loaders may reuse their memory.
-                scores.append(part.clone())
-                truths.append(map_tree(torch.clone, truth))
-                self._report(len(scores), self._total)
-        self._total = 2 * len(scores)
-        if not scores:
-            if not _has_other_processes():
-                raise ValueError("there are no batches: the iterable is empty")
-            # The criterion gathers the scores of the other processes.
-            scores = [torch.empty(0, device=self._device)]
-            truths = [self._reader.empty_truth(self._device)]
-        return scores, truths
+                parts.append(map_tree(torch.clone, self._run(batch)))
+                self._report(len(parts), self._total)
+        self._total = 2 * len(parts)
+        return parts
 
-    def backpropagate(
-        self, scores: Sequence[Tensor], truths: Sequence[Truth], gradients: Sequence[Tensor], tolerance: float | None
-    ) -> None:
-        """Run the batches again, compare their scores with those of the first run, and backpropagate the gradients."""
-        number, expected = 0, (self._total or 0) // 2
+    def without_samples(self, form: Part | None) -> Part:
+        """Return what a process without batches gives to a criterion that gathers the scores of all processes."""
+        if form is None and not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+            raise ValueError("there are no batches: the iterable is empty")
+        return move(form or self._reader.part_without_samples(), self._device)
+
+    def backpropagate(self, parts: Sequence[Part], gradients: Sequence[Tensor], tolerance: float | None) -> None:
+        """Run the batches again, compare them with the first run, and backpropagate the gradients of their scores."""
+        torch.clear_autocast_cache()
+        number = 0
         for number, batch in enumerate(self._batches, 1):
-            if number > expected:
+            if number > len(parts):
                 break
-            part, truth = self._run(batch)
-            _check_truth(number - 1, truths[number - 1], truth)
-            _check_scores(number - 1, scores[number - 1], part, tolerance)
-            if not part.requires_grad:
+            first, second = parts[number - 1], self._run(batch)
+            scores = second["scores"]
+            _check_truth(number - 1, first, second)
+            _check_scores(number - 1, first["scores"], scores, tolerance)
+            if not scores.requires_grad:
                 raise ValueError("the scores do not depend on a parameter that requires a gradient; does the model detach them?")
             # The types of the forward pass hold; autocast must not choose them again.
-            with torch.autocast(part.device.type, enabled=False) if _is_autocast(part) else nullcontext():
-                torch.autograd.backward(part, gradients[number - 1].to(part.dtype))
-            self._report(expected + number, self._total)
-        if number != expected:
-            count = "more" if number > expected else number
-            raise ValueError(f"the first run over the loader gave {expected} batches, the second {count}. {ADVICE}")
+            with torch.autocast(scores.device.type, enabled=False) if _is_autocast(scores) else nullcontext():
+                torch.autograd.backward(scores, gradients[number - 1].to(scores.dtype))
+            self._report(len(parts) + number, self._total)
+        if number != len(parts):
+            count = "more" if number > len(parts) else number
+            raise ValueError(f"the first run over the loader gave {len(parts)} batches, the second {count}. {ADVICE}")
 
-    def _run(self, batch: Any) -> tuple[Tensor, Truth]:
+    def _run(self, batch: Any) -> Part:
         arguments, keywords = move(self._reader.inputs(batch), self._device)
-        # Autocast keeps converted weights, those of a run without a graph too.
-        torch.clear_autocast_cache()
         scores = read_scores(self._model(*arguments, **keywords), self._field)
-        return scores, self._reader.truth(batch, scores.device)
+        return {"scores": scores, **self._reader.truth(batch, scores.device)}
 
 
-def _check_truth(number: int, first: Truth, second: Truth) -> None:
+def _check_truth(number: int, first: Part, second: Part) -> None:
     def compare(a: Tensor, b: Tensor) -> None:
         if a.shape != b.shape or not bool(_same(a, b).all()):
-            raise ValueError(
-                f"batch {number} has another target or other groups in the second run over the loader than in the first. {ADVICE}"
-            )
+            raise ValueError(f"batch {number} has another target or other groups in the second run than in the first. {ADVICE}")
 
-    map_tree(compare, first, second)
+    map_tree(compare, *({name: tree for name, tree in part.items() if name != "scores"} for part in (first, second)))
 
 
 def _check_scores(number: int, first: Tensor, second: Tensor, tolerance: float | None) -> None:
@@ -271,7 +264,3 @@ def _precision(scores: Tensor) -> float:
 
 def _is_autocast(scores: Tensor) -> bool:
     return torch.amp.is_autocast_available(scores.device.type) and torch.is_autocast_enabled(scores.device.type)
-
-
-def _has_other_processes() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

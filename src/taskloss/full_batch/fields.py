@@ -14,8 +14,8 @@ Field = str | int | Callable[[Any], Any]
 """A part of a batch or of the output of a model: a key or the name of an attribute, an index, or a function of the whole."""
 
 
-Truth = dict[str, Any]
-"""What a criterion gets besides the scores: ``target``, a tensor or a tuple or dict of tensors, and perhaps ``groups``."""
+Part = dict[str, Any]
+"""What a criterion gets of a batch: ``scores``, ``target`` (a tensor, or a tuple or dict of tensors), and perhaps ``groups``."""
 
 
 class BatchReader:
@@ -37,7 +37,7 @@ class BatchReader:
         # Named tuples, such as a PackedSequence, are one argument.
         return tuple(selected) if type(selected) in (tuple, list) else (selected,), {}
 
-    def truth(self, batch: Any, device: torch.device) -> Truth:
+    def truth(self, batch: Any, device: torch.device) -> Part:
         """Return target and groups on a device, as tensors."""
         fields = {"target": 1 if self._target is None else self._target, "groups": self._groups}
         return {
@@ -46,10 +46,10 @@ class BatchReader:
             if field is not None
         }
 
-    def empty_truth(self, device: torch.device | None) -> Truth:
-        """Return the truth of a process without samples."""
-        names = ["target"] if self._groups is None else ["target", "groups"]
-        return {name: torch.empty(0, dtype=torch.int64, device=device) for name in names}
+    def part_without_samples(self) -> Part:
+        """Return a part for one score per sample and targets that are integers."""
+        names = ("target",) if self._groups is None else ("target", "groups")
+        return {"scores": torch.empty(0), **{name: torch.empty(0, dtype=torch.int64) for name in names}}
 
     def _check_form(self, batch: Any) -> None:
         if self._inputs is not None and self._target is not None:
@@ -113,12 +113,12 @@ def map_tree(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     return function(first, *others)
 
 
-def join(parts: Sequence[Any]) -> Any:
-    """Concatenate tensors, or trees of tensors, along the first axis."""
+def join(parts: Sequence[Part]) -> Part:
+    """Concatenate the parts along the first axis."""
 
     def concatenate(*tensors: Tensor) -> Tensor:
         for number, tensor in enumerate(tensors):
-            if tensor.ndim == 0 or tensor.shape[1:] != tensors[0].shape[1:]:
+            if tensor.shape[1:] != tensors[0].shape[1:]:
                 raise ValueError(
                     f"batch {number} has scores or targets of shape {tuple(tensor.shape)}, batch 0 of {tuple(tensors[0].shape)}; "
                     "batches are joined along the first axis, so the other axes must agree. Pad them to a common length "
@@ -148,6 +148,8 @@ def device_of(parameters: Iterable[Tensor]) -> torch.device | None:
 
 
 def _as_tensor(part: Any, what: str) -> Tensor:
-    if isinstance(part, (Tensor, np.ndarray)):
+    if isinstance(part, (Tensor, np.ndarray)) and part.ndim > 0:
         return torch.as_tensor(part)
-    raise ValueError(f"{what} must be a tensor or an array (or a tuple or dict of them), got {describe(part)}")
+    raise ValueError(
+        f"{what} must be a tensor or an array with the samples along its first axis (or a tuple or dict of them), got {describe(part)}"
+    )

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from taskloss.full_batch.fields import Part, map_tree
+
 BUCKET = 2**24
 """Number of gradients that are reduced at once: enough to use the network well, and little memory beside the model."""
 
@@ -24,9 +26,6 @@ class Replicas:
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = [module for module in model.modules() if isinstance(module, DistributedDataParallel)]
-
-    def __bool__(self) -> bool:
-        return bool(self._modules)
 
     @torch.no_grad()
     def broadcast_buffers(self) -> None:
@@ -63,6 +62,15 @@ class Replicas:
             raise RuntimeError(
                 "full_batch_backward failed in another process; see its message. Gradients are as they were before"
             )
+
+    def agree_on_form(self, part: Part | None) -> Part | None:
+        """Return a part without samples, in the form of the first process that has a part: its shapes and types."""
+        form = None if part is None else map_tree(lambda tensor: tensor[:0].cpu().clone(), part)
+        for module in self._modules:
+            forms: list[Part | None] = [None] * dist.get_world_size(module.process_group)
+            dist.all_gather_object(forms, form, group=module.process_group)
+            form = next((other for other in forms if other is not None), None)
+        return form
 
     @torch.no_grad()
     def average_gradients(self) -> None:
