@@ -62,6 +62,7 @@ bench: $(VENV)/peers  ## measure speed and memory, as ratios side by side in one
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.lp
 	$(BIN)/python -m benchmarks.lp_losses_speed
+	$(BIN)/python -m benchmarks.scaling
 
 # The check runs isolated (-I) and from another folder, so that it sees the installed package and not the sources.
 wheel:  ## build the wheel, install it into an empty environment and try what is in it

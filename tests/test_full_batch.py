@@ -248,6 +248,14 @@ def test_images_of_different_sizes_are_flattened():
         tl.full_batch_backward(model, batches, AP)
 
 
+def test_batches_without_rows_change_nothing():
+    batches = split(4, *samples())
+    ours, expected = build(plain), build(plain)
+    reference(expected, batches)
+    tl.full_batch_backward(ours, [(batches[0][0][:0], batches[0][1][:0]), *batches], AP)
+    assert_same(ours, expected)
+
+
 def test_target_of_several_parts_is_joined_part_by_part():
     features, target = samples()
     weights = torch.rand(100)
@@ -703,6 +711,10 @@ def test_errors_within_the_passes_leave_no_trace():
             raise KeyboardInterrupt
 
     assert_raises_and_leaves_no_trace(KeyboardInterrupt, None, model, batches, AP, progress=stop)
+    model.zero_grad()
+    with pytest.raises(KeyboardInterrupt):
+        tl.full_batch_backward(model, batches, AP, progress=stop)
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_wrong_calls():

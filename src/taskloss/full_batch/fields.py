@@ -151,5 +151,6 @@ def _as_tensor(part: Any, what: str) -> Tensor:
     if isinstance(part, (Tensor, np.ndarray)) and part.ndim > 0:
         return torch.as_tensor(part)
     raise ValueError(
-        f"{what} must be a tensor or an array with the samples along its first axis (or a tuple or dict of them), got {describe(part)}"
+        f"{what} must be a tensor or an array with the samples along its first axis (or a tuple or dict of such), got "
+        f"{describe(part)}"
     )
