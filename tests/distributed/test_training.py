@@ -35,12 +35,13 @@ def trained(request, compiled_kernels, tmp_path_factory):
 
 
 def test_parameters_after_training_are_those_of_one_process(trained):
-    """Uneven shards, a rank without positives, one without samples, queries across ranks; float64."""
+    """Uneven shards, a rank without positives, one without samples, queries across ranks; float64; one batch and several."""
     assert len(trained) == len(SHARDS[len(trained)])
     for rank in trained:
         assert rank.keys() == CASES.keys()
         for name, result in rank.items():
             assert result["difference"] < 1e-12, name
+            assert result["difference by batches"] < 1e-12, name
             assert result["moved"] > 0.05, name
 
 
