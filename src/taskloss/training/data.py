@@ -1,7 +1,7 @@
 """Data to train on or to validate with, and its division into batches.
 
-The metric of a batch is not the metric of the data. Where all the samples fit into a step, the step sees all of them. Where they
-do not, a batch should resemble the whole: every target value has its share of each batch, and no query is split.
+Where all the samples fit into a step, the step sees all of them. Where they do not, the batches are those of
+:mod:`taskloss.samplers`: every target value has its share of each batch, and no query is split.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+
+from taskloss.samplers.division import rows_of_queries, stratified_batches
 
 
 class TrainingData(NamedTuple):
@@ -55,16 +57,16 @@ class Batches:
     def __init__(self, data: TrainingData, batch_size: int, seed: int) -> None:
         self._data = data
         self._seed = seed
-        self._order: Callable[[np.random.Generator], list[np.ndarray]]
+        self._divide: Callable[[np.random.Generator], list[np.ndarray]]
         self._batches = -(-len(data.target) // batch_size)
         """Number of batches in an epoch; 1 means that each step sees all the samples."""
         if self._batches > 1 and data.groups is None:
             strata = np.unique(data.target.cpu().numpy(force=True), axis=0, return_inverse=True)[1].reshape(-1)
-            self._order = lambda rng: np.array_split(stratified_order(strata, rng), self._batches)
+            self._divide = lambda rng: stratified_batches(strata, self._batches, rng)
         elif self._batches > 1 and data.groups is not None:
             queries, index = np.unique(data.groups.cpu().numpy(force=True), return_inverse=True)
-            self._batches = min(self._batches, len(queries))
-            self._order = lambda rng: whole_queries(index, self._batches, rng)
+            self._batches, alike = min(self._batches, len(queries)), np.zeros(len(queries), np.int64)
+            self._divide = lambda rng: rows_of_queries(index, stratified_batches(alike, self._batches, rng))
         self.size = -(-len(data.target) // self._batches)
         """Number of samples in a batch, the largest where they differ (batches of whole queries: the mean)."""
         self._epoch: Callable[[int], list[Tensor]] = lru_cache(maxsize=1)(self._make_epoch)
@@ -78,31 +80,4 @@ class Batches:
 
     def _make_epoch(self, epoch: int) -> list[Tensor]:
         device = self._data.target.device
-        return [torch.from_numpy(rows).to(device) for rows in self._order(np.random.default_rng([self._seed, epoch]))]
-
-
-def stratified_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return a random order in which every stretch holds each stratum in its share, up to one sample at either end.
-
-    The j-th of the m samples of a stratum, in random order, is placed at ``(j + u) / m`` with one random u per stratum.
-
-    >>> order = stratified_order(np.repeat([0, 1], [90, 10]), np.random.default_rng(0))
-    >>> [int((part >= 90).sum()) for part in np.array_split(order, 5)]
-    [2, 2, 2, 2, 2]
-    """
-    counts = np.bincount(strata)
-    shuffled = rng.permutation(len(strata))
-    by_stratum = shuffled[np.argsort(strata[shuffled], kind="stable")]
-    j = np.arange(len(strata)) - np.repeat(np.cumsum(counts) - counts, counts)
-    position = (j + np.repeat(rng.random(len(counts)), counts)) / np.repeat(counts, counts)
-    return by_stratum[np.argsort(position, kind="stable")]
-
-
-def whole_queries(queries: np.ndarray, batches: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return the rows of random batches with equally many queries each; no query is split.
-
-    >>> [len(rows) for rows in whole_queries(np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2, np.random.default_rng(0))]
-    [4, 4]
-    """
-    parts = np.array_split(rng.permutation(int(queries.max()) + 1), batches)
-    return [np.flatnonzero(np.isin(queries, part)) for part in parts]
+        return [torch.from_numpy(rows).to(device) for rows in self._divide(np.random.default_rng([self._seed, epoch]))]
