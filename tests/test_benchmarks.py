@@ -15,7 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks import boosting, cells, estimators, from_scratch, fscore, lp, lp_general, lp_losses, measure, netlib, segmentation
+from benchmarks import (
+    batches,
+    boosting,
+    cells,
+    estimators,
+    from_scratch,
+    fscore,
+    lp,
+    lp_general,
+    lp_losses,
+    measure,
+    netlib,
+    segmentation,
+)
 from sklearn.metrics import f1_score
 
 import taskloss as tl
@@ -90,6 +103,24 @@ def test_estimators_runs_and_goes_on(run_quickly, tmp_path):
     assert noise["direct"] == pytest.approx(100 * direct["test_ap"])
     assert noise["cross_entropy"] == pytest.approx(100 * other["test_ap"])
     assert run_quickly(estimators, "tabular", tmp_path / "estimators.json") == first
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_batches_runs_and_goes_on(run_quickly, tmp_path):
+    first = run_quickly(batches, "voc2012_action", tmp_path / "batches.json")
+    assert set(first["summary"]) == set(batches.SETS)
+    record = next(r for r in first["records"] if (r["set"], r["method"]) == ("krvsk", "AP, batches of 64 with memory"))
+    assert (record["updates"]["steps"], record["samples"]["steps"]) == (4, 2 * record["batches"])
+    assert run_quickly(batches, "voc2012_action", tmp_path / "batches.json") == first
+
+
+def test_batches_choose_the_learning_rate_by_validation():
+    runs = [
+        {"rate": rate, "updates": {"steps": 9, "validation": validation, "test": test}}
+        for rate, validation, test in ((0.001, 0.4, 0.9), (0.01, 0.5, 0.2), (0.01, 0.6, 0.4), (0.001, 0.5, 0.9))
+    ]
+    row = batches.summarize(runs, "updates")
+    assert (row["rate"], row["mean"], row["error"]) == (0.01, pytest.approx(0.3), pytest.approx(0.1))
 
 
 def test_lp_losses_run(run_quickly, tmp_path):

@@ -37,7 +37,9 @@ def test_by_hand():
     assert loss.item() == 0.0, "only the last batch is remembered: 0.4+, 0.3+, 0.2-"
 
 
-@pytest.mark.parametrize("loss", [tl.DirectLoss(AP), tl.StructuredHingeLoss("roc_auc"), tl.lp.AUCLoss(), tl.DirectLoss("f_score")])
+@pytest.mark.parametrize(
+    "loss", [tl.DirectLoss(AP), tl.StructuredHingeLoss("roc_auc"), tl.lp.AUCLoss(), tl.DirectLoss("f_score")]
+)
 @pytest.mark.parametrize("shape", [(12,), (12, 3)])
 def test_value_and_gradient_are_those_of_the_union(loss, shape):
     memory = tl.ScoreMemory(loss, batches=2)

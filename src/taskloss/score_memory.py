@@ -78,7 +78,8 @@ class ScoreMemory(nn.Module):
         batch = self._read(scores, target, settings)
         past = self._past(batch)
         kept = _kept_rows(target, settings.get("ignore_index"))
-        union = _Rows(_Rescaled.apply(scores, _factors(batch, past, kept)), target, batch.groups).join(past)
+        present = _Rescaled.apply(scores, _factors(batch, past, kept))  # type: ignore[no-untyped-call]
+        union = _Rows(present, target, batch.groups).join(past)
         if union.groups is not None:
             options["groups"] = union.groups
         value = self.criterion(union.scores, union.target, **options)
@@ -93,6 +94,8 @@ class ScoreMemory(nn.Module):
                 f"scores has shape {tuple(scores.shape)} and target has shape {tuple(target.shape)}; expected one row per sample "
                 "in both, along the first axis"
             )
+        if settings.get("sync") or settings.get("process_group") is not None:
+            raise ValueError("a memory of scores belongs to one process; leave out sync= and process_group=")
         if settings.get("num_relevant") is not None:
             raise ValueError(
                 "num_relevant cannot be combined with a memory of scores: it counts the relevant items of one ranking, and the "
