@@ -110,10 +110,9 @@ class ScoreMemory(nn.Module):
 
     def _past(self, batch: _Rows) -> _Rows:
         """Return the remembered samples that join this batch: all, or with groups those of its queries."""
-        device = batch.scores.device
         if not len(self.scores):
-            return batch.select(torch.zeros(len(batch.scores), dtype=torch.bool, device=device))
-        past = _Rows(self.scores.to(device), self.target.to(device), self.groups.to(device) if len(self.groups) else None)
+            return batch.first(0)
+        past = self._memory(batch.scores.device)
         if past.kind() != batch.kind():
             raise ValueError(
                 f"{batch.kind()} do not fit the remembered {past.kind()}. Only the number of samples may change between calls; "
@@ -123,10 +122,14 @@ class ScoreMemory(nn.Module):
             return past
         return past.select(torch.isin(past.groups, batch.groups))
 
+    def _memory(self, device: torch.device) -> _Rows:
+        groups = self.groups.to(device) if len(self.groups) else None
+        return _Rows(self.scores.to(device), self.target.to(device), groups)
+
     def _remember(self, batch: _Rows) -> None:
         """Add a batch and forget the oldest, if there are more than ``batches``."""
         if len(self.scores):
-            batch = _Rows(self.scores, self.target, self.groups if len(self.groups) else None).join(batch)
+            batch = self._memory(batch.scores.device).join(batch)
         sizes = torch.cat([self.sizes, self.sizes.new_tensor([len(batch.scores) - len(self.scores)])])
         self._set(batch, sizes)
 
@@ -148,7 +151,7 @@ class ScoreMemory(nn.Module):
             lengths = ", ".join(f"{name} {len(getattr(self, name))}" for name in _BUFFERS[:3])
             args[-1].append(f"the lengths of the memory do not fit: {lengths}, sizes {self.sizes.tolist()}")
             self.reset()
-        self._set(_Rows(self.scores, self.target, self.groups if len(self.groups) else None), self.sizes)
+        self._set(self._memory(self.scores.device), self.sizes)
 
     def extra_repr(self) -> str:
         return f"batches={self.batches}"
@@ -164,6 +167,10 @@ class _Rows(NamedTuple):
     def select(self, rows: Tensor) -> _Rows:
         """Return the rows of a mask."""
         return _Rows(self.scores[rows], self.target[rows], None if self.groups is None else self.groups[rows])
+
+    def first(self, count: int) -> _Rows:
+        """Return the first rows."""
+        return _Rows(self.scores[:count], self.target[:count], None if self.groups is None else self.groups[:count])
 
     def join(self, other: _Rows) -> _Rows:
         """Return these rows and then the others; both or neither have groups."""
