@@ -258,6 +258,20 @@ def test_the_state_of_another_sampler_is_refused():
             other.load_state_dict(state)
 
 
+def test_a_state_loaded_after_the_iterator_was_made():
+    """StatefulDataLoader makes an iterator first, loads the state of the sampler, and then makes the iterator that it uses."""
+    sampler, resumed = (StratifiedBatchSampler(TARGET, 16) for _ in range(2))
+    walk = iter(sampler)
+    seen = [next(walk) for _ in range(5)]
+    unused = iter(resumed)
+    resumed.load_state_dict(sampler.state_dict())
+    assert seen + list(iter(resumed)) == epoch_of(sampler)
+    del unused
+    resumed.load_state_dict(sampler.state_dict())
+    sampler.set_epoch(1)
+    assert epoch_of(resumed) == epoch_of(sampler), "the state at the end of an epoch begins the next, even without set_epoch"
+
+
 def test_in_a_data_loader_with_workers():
     dataset = TensorDataset(torch.arange(300), TARGET)
     sampler = StratifiedBatchSampler(TARGET, 16, min_positives=2)
