@@ -286,6 +286,32 @@ def test_in_a_data_loader_with_workers():
     assert done + rest == epoch_of(StratifiedBatchSampler(TARGET, 16, min_positives=2))
 
 
+def test_lightning_sets_the_epoch():
+    lightning = pytest.importorskip("pytorch_lightning")
+    sampler, seen = StratifiedBatchSampler(TARGET, 64), []
+
+    class Model(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+
+        def training_step(self, batch):
+            seen.append(batch[0].tolist())
+            return self.weight * batch[1].sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    loader = DataLoader(TensorDataset(torch.arange(300), TARGET), batch_sampler=sampler)
+    lightning.Trainer(max_epochs=2, accelerator="cpu", **options).fit(Model(), loader)
+    expected = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        expected += epoch_of(sampler)
+    assert seen == expected
+
+
 def test_walking_over_one_epoch_again_and_again_warns_once():
     sampler = StratifiedBatchSampler(TARGET, 16)
     for _ in range(2):

@@ -50,6 +50,11 @@ class _EpochBatchSampler(Sampler[list[int]]):
         """Return the rows of all batches of an epoch."""
         raise NotImplementedError  # Every sampler defines it.
 
+    @property
+    def sampler(self) -> _EpochBatchSampler:
+        """This sampler itself: Lightning calls ``batch_sampler.sampler.set_epoch`` before each epoch."""
+        return self
+
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch; it is the same for all ranks and epochs."""
         return self._batches // self.num_replicas
@@ -156,18 +161,19 @@ class StratifiedBatchSampler(_EpochBatchSampler):
             raise ValueError(
                 f"target has shape {array.shape}; expected one label (n,) or several (n, C), and at least one sample"
             )
-        self.batch_size = _checks.check_count("batch_size", batch_size)
+        # Private: Accelerate takes a public batch_size for the size of every batch, and drops smaller ones.
+        self._batch_size = _checks.check_count("batch_size", batch_size)
         self.min_positives = _not_negative("min_positives", min_positives)
         self._labels = (binary_labels(array, ignore_index)[0] == 1).reshape(len(array), -1)
         self._strata = np.unique(array, axis=0, return_inverse=True)[1].reshape(-1)
         totals = self._labels.sum(0)
-        batches = batches_needed(totals, len(array), self.batch_size, self.min_positives)
+        batches = batches_needed(totals, len(array), self._batch_size, self.min_positives)
         super().__init__(len(array), batches, array, num_replicas, rank, seed)
         _check_enough("samples", len(array), self._batches)
         _warn_rare(totals, self.min_positives)
 
     def _divide(self, rng: np.random.Generator) -> list[np.ndarray]:
-        return stratified_batches(self._strata, self._batches, rng, self._labels, self.min_positives, self.batch_size)
+        return stratified_batches(self._strata, self._batches, rng, self._labels, self.min_positives, self._batch_size)
 
 
 class QueryBatchSampler(_EpochBatchSampler):
@@ -213,7 +219,7 @@ class QueryBatchSampler(_EpochBatchSampler):
             raise ValueError("groups is empty; expected one query id per sample")
         if (batch_size is None) == (max_samples is None):
             raise ValueError("give the size of a batch either in queries, batch_size=, or in samples, max_samples=")
-        self.batch_size, self.max_samples, self.min_positives = (
+        self._batch_size, self._max_samples, self.min_positives = (
             batch_size,
             max_samples,
             _not_negative("min_positives", min_positives),
@@ -244,11 +250,11 @@ class QueryBatchSampler(_EpochBatchSampler):
         _check_enough("queries", len(names), self._batches)
 
     def _divide(self, rng: np.random.Generator) -> list[np.ndarray]:
-        if self.max_samples is not None:
+        if self._max_samples is not None:
             batches = pack_queries(self._sizes, self._batches, rng)
         else:
             strata = np.zeros(len(self._sizes), np.int64) if self._positive is None else self._positive[:, 0].astype(np.int64)
-            batches = stratified_batches(strata, self._batches, rng, self._positive, self.min_positives, self.batch_size)
+            batches = stratified_batches(strata, self._batches, rng, self._positive, self.min_positives, self._batch_size)
         return rows_of_queries(self._queries, batches)
 
 
