@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from taskloss import _checks
+from taskloss import _checks, distributed
 
 _BUFFERS = ("scores", "target", "groups", "sizes")
 
@@ -27,8 +27,10 @@ class ScoreMemory(nn.Module):
     one forgotten. In evaluation (``module.eval()``), the criterion is called as it is, and nothing is remembered.
 
     With ``groups``, remembered samples join the queries of the present batch; other queries are no part of the value. The factor
-    is then that of each query. Samples whose targets are all ``ignore_index`` are neither remembered nor counted. What is
-    remembered is part of ``state_dict``. Keep ``batches`` below the batches of an epoch: beyond, the union holds a sample twice.
+    is then that of each query. Samples whose targets are all ``ignore_index`` are neither remembered nor counted. With
+    ``sync=True`` or ``process_group=``, all ranks remember the samples of all ranks, which takes one more exchange of scores and
+    targets. What is remembered is part of ``state_dict``. Keep ``batches`` below the batches of an epoch: beyond, the union holds
+    a sample twice.
 
     Args:
         criterion: a loss of this library, or any function ``(scores, target, **options) -> loss`` whose samples lie along the
@@ -75,38 +77,39 @@ class ScoreMemory(nn.Module):
         if not self.training:
             return self.criterion(scores, target, **options)
         settings = {**getattr(self.criterion, "settings", {}), **options}
-        batch = self._read(scores, target, settings)
+        own = _read_rows(scores, target, settings.get("groups"))
+        group, batch, first_rank = settings.get("process_group"), own, True
+        if distributed.wants_union(settings.get("sync"), group):
+            batch, first_rank = own.gather(group), torch.distributed.get_rank(group) == 0
+        self._check(batch, settings)
         past = self._past(batch)
-        kept = _kept_rows(target, settings.get("ignore_index"))
-        present = _Rescaled.apply(scores, _factors(batch, past, kept))  # type: ignore[no-untyped-call]
-        union = _Rows(present, target, batch.groups).join(past)
+        kept = _kept_rows(batch.target, settings.get("ignore_index"))
+        present = _Rescaled.apply(scores, _factors(own.groups, batch, past, kept))  # type: ignore[no-untyped-call]
+        # The criterion takes the samples of all ranks together, so only one of them may bring the memory.
+        union = _Rows(present, target, own.groups).join(past if first_rank else past.first(0))
         if union.groups is not None:
             options["groups"] = union.groups
         value = self.criterion(union.scores, union.target, **options)
         self._remember(batch.select(kept))
         return value
 
-    def _read(self, scores: Tensor, target: Tensor, settings: dict[str, Any]) -> _Rows:
-        """Check a call and return its rows, with scores as they are remembered."""
-        _checks.check_tensors(scores, target)
-        if scores.ndim == 0 or target.ndim == 0 or len(scores) != len(target):
-            raise ValueError(
-                f"scores has shape {tuple(scores.shape)} and target has shape {tuple(target.shape)}; expected one row per sample "
-                "in both, along the first axis"
-            )
-        if settings.get("sync") or settings.get("process_group") is not None:
-            raise ValueError("a memory of scores belongs to one process; leave out sync= and process_group=")
+    def _check(self, batch: _Rows, settings: dict[str, Any]) -> None:
+        """Check a call, by the rows of all ranks, so that all ranks raise the same error."""
+        scores, target, groups = batch
         if settings.get("num_relevant") is not None:
             raise ValueError(
                 "num_relevant cannot be combined with a memory of scores: it counts the relevant items of one ranking, and the "
                 "remembered samples make it another. Leave it out, or call the criterion without a memory"
             )
-        groups = _checks.as_optional_tensor("groups", settings.get("groups"))
         if groups is not None:
             _checks.check_groups(groups.cpu().numpy(), len(scores))
-            groups = groups.to(scores.device, torch.int64)
+            synced = distributed.wants_union(settings.get("sync"), settings.get("process_group"))
+            if synced and settings.get("weight") is not None:
+                raise ValueError(
+                    "weights of queries cannot be combined with a memory of scores over several processes, since the memory "
+                    "brings queries of other ranks; leave out weight=, or call the criterion without a memory"
+                )
         _check_first_axis(self.criterion, scores, target, settings.get("dim"), groups is not None)
-        return _Rows(scores.detach().to(torch.promote_types(scores.dtype, torch.float32)), target, groups)
 
     def _past(self, batch: _Rows) -> _Rows:
         """Return the remembered samples that join this batch: all, or with groups those of its queries."""
@@ -172,6 +175,11 @@ class _Rows(NamedTuple):
         """Return the first rows."""
         return _Rows(self.scores[:count], self.target[:count], None if self.groups is None else self.groups[:count])
 
+    def gather(self, process_group: Any) -> _Rows:
+        """Return the rows of all ranks."""
+        gathered = distributed.gather(*(part for part in self if part is not None), process_group=process_group)
+        return _Rows(gathered[0], gathered[1], gathered[2] if len(gathered) > 2 else None)
+
     def join(self, other: _Rows) -> _Rows:
         """Return these rows and then the others; both or neither have groups."""
         groups = None if self.groups is None or other.groups is None else torch.cat([self.groups, other.groups])
@@ -206,16 +214,30 @@ class _Rescaled(torch.autograd.Function):
         return (grad_outputs[0] * factor).to(ctx.dtype), None
 
 
-def _factors(batch: _Rows, past: _Rows, kept: Tensor) -> Tensor:
-    """Return ``samples of the union / samples of the batch``, of each row's query, in the shape ``(n or 1, 1, ...)``."""
-    if batch.groups is None or past.groups is None:
+def _read_rows(scores: Tensor, target: Tensor, groups: Any) -> _Rows:
+    """Return the rows of a call, with scores as they are remembered."""
+    _checks.check_tensors(scores, target)
+    ids = _checks.as_optional_tensor("groups", groups)
+    if scores.ndim == 0 or target.ndim == 0 or len(scores) != len(target):
+        raise ValueError(
+            f"scores has shape {tuple(scores.shape)} and target has shape {tuple(target.shape)}; expected one row per sample "
+            "in both, along the first axis"
+        )
+    if ids is not None and not ids.is_floating_point():
+        ids = ids.to(scores.device, torch.int64)
+    return _Rows(scores.detach().to(torch.promote_types(scores.dtype, torch.float32)), target, ids)
+
+
+def _factors(own_groups: Tensor | None, batch: _Rows, past: _Rows, kept: Tensor) -> Tensor:
+    """Return ``samples of the union / samples of the batch``, of the query of each own row, in the shape ``(n or 1, 1, ...)``."""
+    if own_groups is None or batch.groups is None or past.groups is None:
         own, added = kept.sum(), kept.new_tensor(len(past.scores), dtype=torch.int64)
         factor = (own + added) / own.clamp(min=1)
     else:
         queries, index = batch.groups.unique(return_inverse=True)
         own = torch.bincount(index[kept], minlength=len(queries))
         added = torch.bincount(torch.searchsorted(queries, past.groups), minlength=len(queries))
-        factor = ((own + added) / own.clamp(min=1))[index]
+        factor = ((own + added) / own.clamp(min=1))[torch.searchsorted(queries, own_groups)]
     return factor.to(batch.scores.dtype).reshape(-1, *(1,) * (batch.scores.ndim - 1))
 
 
