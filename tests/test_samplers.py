@@ -286,6 +286,15 @@ def test_in_a_data_loader_with_workers():
     assert done + rest == epoch_of(StratifiedBatchSampler(TARGET, 16, min_positives=2))
 
 
+def test_exact_gradients_in_two_passes():
+    generator = torch.Generator().manual_seed(0)
+    features, model, criterion = torch.randn(300, 2, generator=generator), torch.nn.Linear(2, 1), tl.DirectLoss("roc_auc")
+    sampler = StratifiedBatchSampler(TARGET[:, None], 32)
+    tl.full_batch_backward(model, DataLoader(TensorDataset(features, TARGET[:, None]), batch_sampler=sampler), criterion)
+    expected = torch.autograd.grad(criterion(model(features), TARGET[:, None]), model.weight)[0]
+    torch.testing.assert_close(model.weight.grad, expected)
+
+
 def test_lightning_sets_the_epoch():
     lightning = pytest.importorskip("pytorch_lightning")
     sampler, seen = StratifiedBatchSampler(TARGET, 64), []

@@ -65,7 +65,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
         if self._walks == 3:
             warn_caller(
                 f"epoch {self.epoch} of this {type(self).__name__} is walked over for the third time, with the same batches in "
-                "the same order. Call set_epoch(epoch) before each epoch for new ones"
+                "the same order. Call set_epoch(epoch) before each epoch for new ones (full_batch_backward does not need them)"
             )
         for position, rows in enumerate(self._epoch_batches()[self.rank :: self.num_replicas][start:], start + 1):
             self._position = position
