@@ -229,7 +229,7 @@ def _describe_cut(
     model: Model, scores: np.ndarray, threshold: float, point: OperatingPoint | None, *, given: bool
 ) -> dict[str, Any]:
     """Return the entries of the summary about the threshold: its value, where it comes from, and how many rows it flags."""
-    from taskloss.estimators.decisions import describe_rule
+    from taskloss.estimators.decisions import threshold_rule
 
     if point is not None:
         record = {
@@ -244,9 +244,8 @@ def _describe_cut(
         )
     else:
         rows = "training rows" if model.facts.held_out is None else "held-out training rows"
-        origin = (
-            "as --threshold says" if given else f"the best for {describe_rule(model.metric.task)} on {rows}, without a guarantee"
-        )
+        best_for = threshold_rule(model.metric.task).words
+        origin = "as --threshold says" if given else f"the best for {best_for} on {rows}, without a guarantee"
         extra = {}
     return {"threshold": threshold, "threshold_origin": origin, "flagged": int((scores > threshold).sum()), **extra}
 

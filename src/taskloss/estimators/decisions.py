@@ -21,6 +21,7 @@ do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,48 +49,49 @@ def is_symmetric(task: tasks.Task) -> bool:
     return task.target_kind == "class" or type(task) in SYMMETRIC
 
 
-def count_value(task: tasks.Task, positives: int, negatives: int) -> Value:
-    """Return the value of a threshold for this task, as a function of its confusion counts."""
-    if isinstance(task, LabelingTask):
-        return _metric_of_labels(task, positives, negatives)
-    if isinstance(task, tasks.MultiClass):
-        cost = np.array([[0.0, 1.0], [1.0, 0.0]]) if task.cost is None else task.cost.values
-        return lambda c: -(cost[0, 1] * c.false_positives + cost[1, 0] * c.false_negatives)
-    if isinstance(task, (tasks.ROCAUC, tasks.PartialAUC)):
-        return _metric_of_labels(tasks.BalancedError(), positives, negatives)
-    if isinstance(task, tasks.PrecisionAtRecall):
-        return lambda c: _value_where(c.true_positives >= task.recall * positives, _precision(c), c.true_positives)
-    if isinstance(task, tasks.RecallAtPrecision):
-        return lambda c: _value_where(_precision(c) >= task.precision, c.true_positives, _precision(c))
-    if isinstance(task, tasks.RecallAtFPR):
-        return lambda c: _value_where(c.false_positives <= task.fpr * negatives, c.true_positives, -c.false_positives)
-    if isinstance(task, (tasks.PrecisionAtK, tasks.RecallAtK)) and isinstance(task.k, float):
-        budget = task.k * (positives + negatives)
-        return lambda c: _value_where(_alerts(c) <= budget, _alerts(c), -_alerts(c))
-    return _metric_of_labels(tasks.FScore(), positives, negatives)
+class ThresholdRule(NamedTuple):
+    """What the threshold for a metric is best for."""
+
+    words: str
+    value: Value
+    """The quantity to maximize, as a function of the confusion counts."""
 
 
-def describe_rule(task: tasks.Task) -> str:
-    """Return what the threshold of :func:`choose_threshold` is best for, in words.
+def threshold_rule(task: tasks.Task) -> ThresholdRule:
+    """Return what the threshold of :func:`choose_threshold` is best for.
 
-    >>> describe_rule(tasks.AveragePrecision()), describe_rule(tasks.PrecisionAtRecall(0.9))
+    >>> threshold_rule(tasks.AveragePrecision()).words, threshold_rule(tasks.PrecisionAtRecall(0.9)).words
     ('F1', 'precision at a recall of 0.9')
     """
     if isinstance(task, LabelingTask):
-        return task.label
+        # Only registered tasks have a label.
+        return ThresholdRule(getattr(task, "label", type(task).__name__), _metric_of_labels(task))
     if isinstance(task, tasks.MultiClass):
-        return "the costs"
+        cost = np.array([[0.0, 1.0], [1.0, 0.0]]) if task.cost is None else task.cost.values
+        return ThresholdRule("the costs", lambda c: -(cost[0, 1] * c.false_positives + cost[1, 0] * c.false_negatives))
     if isinstance(task, (tasks.ROCAUC, tasks.PartialAUC)):
-        return "balanced accuracy"
+        return ThresholdRule("balanced accuracy", _metric_of_labels(tasks.BalancedError()))
     if isinstance(task, tasks.PrecisionAtRecall):
-        return f"precision at a recall of {task.recall:g}"
+        return ThresholdRule(
+            f"precision at a recall of {task.recall:g}",
+            lambda c: _value_where(c.true_positives >= task.recall * _positives(c), _precision(c), c.true_positives),
+        )
     if isinstance(task, tasks.RecallAtPrecision):
-        return f"recall at a precision of {task.precision:g}"
+        return ThresholdRule(
+            f"recall at a precision of {task.precision:g}",
+            lambda c: _value_where(_precision(c) >= task.precision, c.true_positives, _precision(c)),
+        )
     if isinstance(task, tasks.RecallAtFPR):
-        return f"recall at a false positive rate of {task.fpr:g}"
+        return ThresholdRule(
+            f"recall at a false positive rate of {task.fpr:g}",
+            lambda c: _value_where(c.false_positives <= task.fpr * _negatives(c), c.true_positives, -c.false_positives),
+        )
     if isinstance(task, (tasks.PrecisionAtK, tasks.RecallAtK)) and isinstance(task.k, float):
-        return f"alerts for {task.k:.3g} of the rows"
-    return "F1"
+        return ThresholdRule(
+            f"alerts for {task.k:.3g} of the rows",
+            lambda c: _value_where(_alerts(c) <= task.k * (_positives(c) + _negatives(c)), _alerts(c), -_alerts(c)),
+        )
+    return ThresholdRule("F1", _metric_of_labels(tasks.FScore()))
 
 
 def choose_threshold(task: tasks.Task, scores: np.ndarray, target: np.ndarray, weights: np.ndarray | None = None) -> float:
@@ -97,7 +99,7 @@ def choose_threshold(task: tasks.Task, scores: np.ndarray, target: np.ndarray, w
 
     Only costs of classes, which are means over the samples, have a use for the weights of the samples.
     """
-    value = count_value(task, int((target == 1).sum()), int((target == 0).sum()))
+    value = threshold_rule(task).value
     return for_value(scores, target, value, sample_weight=weights if isinstance(task, tasks.MultiClass) else None).threshold
 
 
@@ -142,12 +144,12 @@ def _value_of_classes(
     return -float((confusion * cost).sum())
 
 
-def _metric_of_labels(task: LabelingTask, positives: int, negatives: int) -> Value:
+def _metric_of_labels(task: LabelingTask) -> Value:
     """Return the metric as a function of the confusion counts."""
 
     def value(counts: Counts) -> np.ndarray:
-        hits, false_alarms = (np.asarray(count).astype(np.int64) for count in counts[:2])
-        return 1.0 - task.loss_of_counts(hits, false_alarms, np.full_like(hits, positives), np.full_like(hits, negatives))
+        cells = counts.true_positives, counts.false_positives, _positives(counts), _negatives(counts)
+        return 1.0 - task.loss_of_counts(*(np.asarray(cell).astype(np.int64) for cell in cells))
 
     return value
 
@@ -156,6 +158,14 @@ def _value_where(met: np.ndarray, value: np.ndarray, fallback: np.ndarray) -> np
     """Return ``value`` where the requirement is met; elsewhere something lower than all of these, ordered by ``fallback``."""
     scale = 1.0 + np.abs(fallback).max() + np.abs(value).max()
     return np.where(met, value, np.asarray(fallback, np.float64) / scale - 2.0 * scale)
+
+
+def _positives(counts: Counts) -> np.ndarray:
+    return np.asarray(counts.true_positives + counts.false_negatives)
+
+
+def _negatives(counts: Counts) -> np.ndarray:
+    return np.asarray(counts.false_positives + counts.true_negatives)
 
 
 def _alerts(counts: Counts) -> np.ndarray:

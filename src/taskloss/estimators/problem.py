@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from taskloss import _checks, tasks
-from taskloss.estimators.decisions import count_value, is_thresholded
+from taskloss.estimators.decisions import is_thresholded, threshold_rule
 from taskloss.estimators.methods import LOSSES_BY_METHOD, CrossEntropy
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import reduce_values
@@ -88,6 +88,6 @@ class Problem:
 
 def best_value(task: Task, scores: np.ndarray, target: np.ndarray) -> float:
     """Return the highest value of the task that a threshold of the scores reaches."""
-    value = count_value(task, int((target == 1).sum()), int((target == 0).sum()))
+    value = threshold_rule(task).value
     counts: Any = for_value(scores, target, value).counts
     return float(value(type(counts)(*(np.array([float(count)]) for count in counts)))[0])
