@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 import torch
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -122,11 +123,12 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         """Return one score per sample for two classes, shape ``(n,)``; else one per class or label, shape ``(n, C)``.
 
         Of two classes, ``classes_[1]`` is predicted where the score is above zero; of several, the one with the highest score;
-        of labels, those with scores above zero.
+        of labels, those with scores above zero. The scores of several classes trained by cross-entropy are log-probabilities.
         """
         scores = self._one_score(self._scores(X))
         if self.kind_ == "classes":
-            return self.calibration_[0].logits(scores) + self.offsets_
+            logits = self.calibration_[0].logits(scores)
+            return (log_softmax(logits, axis=1) if self.problem_.is_softmax else logits) + self.offsets_
         decision = self._calibrate(scores, BrokenLine.logits) if self.threshold == "probability" else scores - self.threshold_
         return -decision if self.kind_ == "two" and self._positive_column(self.problem_) == 0 else decision
 

@@ -44,6 +44,14 @@ class Problem:
         """Whether the task compares the scores of the classes, so that the columns share one scale."""
         return self.task.target_kind == "class"
 
+    @property
+    def is_softmax(self) -> bool:
+        """Whether the scores are logits of a softmax, which adds a constant of its own to each sample.
+
+        Such scores compare the classes of a sample. To compare the samples of a class, they have to be log-probabilities.
+        """
+        return self.exclusive and self.method == "cross_entropy"
+
     def criterion(self) -> Criterion:
         """Return the loss of the method."""
         _checks.check_choice("method", self.method, tuple(LOSSES_BY_METHOD))
@@ -76,6 +84,7 @@ class Problem:
         ``weight`` has one entry per sample, or per query where there are groups. Metrics of one list or labeling ignore it: they
         count every sample once.
         """
+        scores = scores.log_softmax(1) if self.is_softmax else scores
         if is_thresholded(self.task):
             columns = (to_numpy(part).reshape(len(scores), -1).T for part in (scores, target))
             return float(np.mean([best_value(self.task, *pair) for pair in zip(*columns, strict=True)]))
