@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_softmax
 
 from taskloss.boosting import lightgbm_objective, train_lightgbm
 from taskloss.cli.method_result import MethodResult
 from taskloss.cli.method_table import BOOSTING_PATIENCE, BOOSTING_ROUNDS, BOOSTING_WARM_UP, DIRECT_LIGHTGBM, LIGHTGBM
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset, split_rows
-from taskloss.estimators.decisions import choose_threshold
+from taskloss.estimators.decisions import choose_offsets, choose_threshold
 
 VALIDATION_FRACTION = 0.2
 """Share of the training samples held out for early stopping: as much as each network of an ensemble holds out."""
@@ -37,10 +37,11 @@ def fit_boosting(
 ) -> MethodResult:
     """Train trees on a part of ``training``, stop by the exact metric of the rest, and predict ``test``.
 
-    ``method`` is one of :data:`~taskloss.cli.method_table.BOOSTING_METHODS`.
+    ``method`` is one of :data:`~taskloss.cli.method_table.BOOSTING_METHODS`; only LightGBM's own objective knows several classes.
     """
     import lightgbm
 
+    several = metric.classes > 2
     fitted, held_out = _hold_out(training, seed)
     curve: list[float] = []
     warm_up = BOOSTING_WARM_UP if method == DIRECT_LIGHTGBM else 0
@@ -50,12 +51,14 @@ def fit_boosting(
         return metric.value(scores - (threshold or 0.0), held_out.target, held_out.groups)
 
     def evaluate(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
+        # LightGBM passes probabilities here, of shape (n, K) for several classes.
         curve.append(validation_metric(scores))
         on_progress(min(1.0, (warm_up + len(curve)) / BOOSTING_ROUNDS))
         return "exact", curve[-1], True
 
     settings = {
-        "objective": "binary" if training.groups is None else "lambdarank",
+        "objective": "lambdarank" if training.groups is not None else "multiclass" if several else "binary",
+        "num_class": metric.classes if several else 1,
         "metric": "None",
         "learning_rate": 0.05,
         "num_leaves": 31,
@@ -78,20 +81,23 @@ def fit_boosting(
         model, _ = train_lightgbm(settings, dataset, BOOSTING_ROUNDS, objective, warm_up=warm_up, **options)
 
     def score(features: np.ndarray, **trees: Any) -> np.ndarray:
-        return np.asarray(model.predict(features, raw_score=True, **trees))
+        raw = np.asarray(model.predict(features, raw_score=True, **trees))
+        return log_softmax(raw, axis=1) if several else raw
 
+    offsets = choose_offsets(metric.task, score(held_out.features), held_out.target) if several else np.zeros(1)
     scores = score(test.features)
     # Early stopping ignores the warm-up, but the learning curve shows it: the sums of the first 1, 2, ... trees.
     single = [score(held_out.features, start_iteration=tree, num_iteration=1) for tree in range(warm_up)]
     warm_up_curve = [validation_metric(partial) for partial in itertools.accumulate(single)]
+    # Only the log loss gives scores that are log-odds or log-probabilities.
+    known = method == LIGHTGBM and training.groups is None
     return MethodResult(
-        scores=scores,
-        # Only the log loss gives scores that are log-odds.
-        probabilities=expit(scores) if method == LIGHTGBM and training.groups is None else None,
+        scores=scores + offsets,
+        probabilities=(np.exp(scores) if several else expit(scores)) if known else None,
         threshold=_threshold(metric, score(held_out.features), held_out),
         validation_metric=warm_up_curve + curve,
         best_step=warm_up + int(np.argmax(curve)) + 1,
-        score=score,
+        score=lambda features: score(features) + offsets,
     )
 
 
@@ -114,5 +120,6 @@ def _hold_out(samples: Subset, seed: int) -> tuple[Subset, Subset]:
 
 
 def _threshold(metric: Metric, scores: np.ndarray, held_out: Subset) -> float | None:
-    """Return the best threshold for the metric on the held-out samples; None for queries."""
-    return None if held_out.groups is not None else choose_threshold(metric.task, scores, held_out.target)
+    """Return the best threshold for the metric on the held-out samples; None for queries and several classes."""
+    has_none = held_out.groups is not None or metric.classes > 2
+    return None if has_none else choose_threshold(metric.task, scores, held_out.target)

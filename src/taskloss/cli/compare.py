@@ -116,7 +116,7 @@ def compare(
         samples = load_samples(source, max_rows=max_rows or DEFAULT_MAX_ROWS, seed=seed)
         check_size(samples)
         queries = samples.groups is not None
-        parsed = parse_metric(metric, queries=queries)
+        parsed = parse_metric(metric, queries=queries, classes=len(samples.classes) or 2)
         settings = estimator_settings(iterations=iterations)
         plan = Plan(parsed, choose_methods(methods, parsed, queries=queries, settings=settings), splits, seed)
         print_columns(samples.uses, stderr=as_json)
@@ -154,7 +154,7 @@ def _record(samples: TableSamples, plan: Plan, runs: tuple[Run, ...], failed: di
             + ("whole queries" if samples.groups is not None else "stratified")
             + f"; seeds {plan.seed} to {plan.seed + plan.splits - 1}",
             "Encoding": "medians and categories come from the training samples",
-            **describe_settings(plan.methods[CONTENDER].settings),
+            **describe_settings(plan.methods[CONTENDER].settings, plan.metric),
         },
         command=command,
         versions=versions(),

@@ -98,14 +98,15 @@ class TableSamples:
         return self.encoder.refit(self.table.take(fitted_on)).encode(self.table)
 
 
-def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int = 0, several: bool = False) -> TableSamples:
+def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int = 0) -> TableSamples:
     """Read a file, separate target and queries from the features, and find out which features are numbers or categories.
+
+    A target with more than two labels is one of several classes, unless ``options.positive`` sets one against all others.
 
     Args:
         options: the file and how to read it.
         max_rows: size of a random sample to take from a larger file; None takes all rows.
         seed: seed of that sample.
-        several: whether a target with more than two labels is one of several classes; else it is an error.
     """
     table = options.read()
     target_name, group_name = options.target_in(table), options.group_in(table)
@@ -113,7 +114,7 @@ def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int
         raise usage_error(f"--target and --group name the same column, {target_name!r}")
     binary: BinaryTarget | None = None
     classes: tuple[str, ...] = ()
-    if several and group_name is None and options.positive is None and len(table.categories(target_name).labels) > 2:
+    if group_name is None and options.positive is None and len(table.categories(target_name).labels) > 2:
         found = class_target(table, target_name)
         target, rows, target_notices, classes = found.index, found.rows, found.notices, found.classes
     elif group_name is None:
@@ -143,12 +144,13 @@ def load_samples(options: DataOptions, *, max_rows: int | None = None, seed: int
         name=options.name or options.path.name,
         source=options.source or f"{options.path.name}, {table.rows:,} rows",
         samples=table.rows,
-        positives=int((target > 0).sum()),
+        positives=0 if classes else int((target > 0).sum()),
         target=target_name,
-        positive=binary.positive if binary else f"one of {len(classes)} classes" if classes else "relevance above 0",
+        positive=binary.positive if binary else "" if classes else "relevance above 0",
         features=tuple(_describe(table, encoder)),
         notices=tuple(notices),
         groups=0 if groups is None else int(groups.max()) + 1,
+        classes=dict(zip(classes, np.bincount(target, minlength=len(classes)).tolist(), strict=True)) if classes else {},
     )
     labels = replace(binary, labels=target, rows=rows) if binary else None
     return TableSamples(table, encoder, target, groups, card, target_name, group_name, labels, classes, uses)

@@ -14,8 +14,8 @@ from taskloss.cli.splits import Subset, split_rows
 from taskloss.report import FeatureEffect
 
 MIN_ROWS, MAX_ROWS = 2_000, 10_000
-"""Number of test samples: MIN_ROWS, or as many more as it takes to have MIN_POSITIVES, but no more than MAX_ROWS."""
-MIN_POSITIVES = 100
+"""Number of test samples: MIN_ROWS, or as many more as it takes to have MIN_PER_CLASS, but no more than MAX_ROWS."""
+MIN_PER_CLASS = 100
 MAX_REPEATS = 5
 BUDGET = 100_000
 """Number of samples to score for all columns and repeats together; each column is shuffled at least once, on FEWEST_ROWS."""
@@ -43,7 +43,7 @@ def measure_effects(
         return ()
     rows, repeats = _sample(test, len(names), seed)
     samples = test.take(rows)
-    if len(np.unique(samples.target > 0)) < 2:
+    if len(_class_sizes(samples)) < 2:
         return ()
     unchanged = value(samples, score(samples.features))
     rng = np.random.default_rng([seed, 1])
@@ -61,9 +61,15 @@ def measure_effects(
 
 def _sample(test: Subset, columns: int, seed: int) -> tuple[np.ndarray, int]:
     """Return the indices of the test samples to use, with every class in its share or in whole queries, and the repeats."""
-    share = max(float((test.target > 0).mean()), 1e-9)
-    wanted = min(max(MIN_ROWS, int(MIN_POSITIVES / share)), MAX_ROWS, max(FEWEST_ROWS, BUDGET // columns))
+    share = float(_class_sizes(test).min()) / len(test.target)
+    wanted = min(max(MIN_ROWS, int(MIN_PER_CLASS / share)), MAX_ROWS, max(FEWEST_ROWS, BUDGET // columns))
     rows = np.arange(len(test.target))
     if wanted < 0.9 * len(rows):
         _, rows = split_rows(test.target, test.groups, wanted / len(rows), seed)
     return rows, int(np.clip(BUDGET // (columns * len(rows)), 1, MAX_REPEATS))
+
+
+def _class_sizes(samples: Subset) -> np.ndarray:
+    """Return the numbers of samples of the classes that occur; of queries, those of relevant and other samples."""
+    sizes: np.ndarray = np.unique(samples.target if samples.groups is None else samples.target > 0, return_counts=True)[1]
+    return sizes

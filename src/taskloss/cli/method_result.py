@@ -15,11 +15,11 @@ class MethodResult(NamedTuple):
     """The predictions of a trained model for the n test samples, and the course of its training."""
 
     scores: np.ndarray
-    """Shape ``(n,)``."""
+    """Shape ``(n,)``; of K classes ``(n, K)``, and the class with the highest score is predicted."""
     probabilities: np.ndarray | None
-    """Probability of the positive class, shape ``(n,)``; None if the method predicts none."""
+    """Probability of the positive class, shape ``(n,)``, or of each of several, ``(n, K)``; None if the method predicts none."""
     threshold: float | None
-    """Decision threshold chosen on held-out samples: a score above it is positive. None for queries."""
+    """Decision threshold chosen on held-out samples: a score above it is positive. None for queries and several classes."""
     validation_metric: Sequence[float]
     """The metric on the validation samples after each step."""
     best_step: int

@@ -23,7 +23,9 @@ class MethodInfo(NamedTuple):
 
 NETWORK_METHODS = {
     "cross_entropy": MethodInfo(
-        BASELINE, "binary cross-entropy of the scores (graded relevance counts as relevant or not), the same network and budget"
+        BASELINE,
+        "cross-entropy of the scores, the same network and budget (several classes: of their softmax; graded relevance counts as "
+        "relevant or not)",
     ),
     "direct": MethodInfo(
         CONTENDER,
@@ -48,7 +50,8 @@ BOOSTING_METHODS = {
     LIGHTGBM: MethodInfo(
         "LightGBM",
         f"gradient boosting of decision trees by LightGBM: log loss (LambdaRank for queries), up to {BOOSTING_ROUNDS} trees of "
-        f"31 leaves, learning rate 0.05, stopped after {BOOSTING_PATIENCE} trees without a better validation metric",
+        f"31 leaves (for each of several classes), learning rate 0.05, stopped after {BOOSTING_PATIENCE} trees without a better "
+        "validation metric",
     ),
     DIRECT_LIGHTGBM: MethodInfo(
         "direct LightGBM", f"the same with the direct gradient of the metric after the first {BOOSTING_WARM_UP} trees"

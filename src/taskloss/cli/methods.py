@@ -11,7 +11,7 @@ import numpy as np
 from taskloss.cli import boosting
 from taskloss.cli.errors import usage_error
 from taskloss.cli.method_result import MethodResult
-from taskloss.cli.method_table import ALL_METHODS, BASELINE, BOOSTING_METHODS, CONTENDER
+from taskloss.cli.method_table import ALL_METHODS, BASELINE, BOOSTING_METHODS, CONTENDER, DIRECT_LIGHTGBM
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
 from taskloss.cli.time_left import TrainingClock
@@ -72,6 +72,11 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
         raise usage_error(f"--methods: for {metric.label}, {same} is the same as direct, which is always there; leave it out")
     if not BOOSTING_METHODS.keys().isdisjoint(wanted) and not boosting.is_installed():
         raise usage_error("--methods: lightgbm is not installed: pip install 'taskloss[boosting]'")
+    if DIRECT_LIGHTGBM in wanted and metric.classes > 2:
+        raise usage_error(
+            f"--methods: {DIRECT_LIGHTGBM} has one score per sample, not one for each of several classes; leave it out, or give "
+            "--positive LABEL to set one class against all others"
+        )
     if "lp" in wanted and (reason := _why_no_linear_program(metric, queries=queries)):
         raise usage_error(f"--methods: {reason}")
     return {
@@ -86,6 +91,7 @@ def _applicable(metric: Metric, *, queries: bool) -> list[str]:
     other = "direct_positive" if metric.task.default_update == "negative" else "direct_negative"
     left_out = {"direct_positive", "direct_negative", "direct_central"} - {other}
     left_out |= {"lp"} if _why_no_linear_program(metric, queries=queries) else set()
+    left_out |= {DIRECT_LIGHTGBM} if metric.classes > 2 else set()
     left_out |= set() if boosting.is_installed() else set(BOOSTING_METHODS)
     return [name for name in ALL_METHODS if name not in left_out]
 
@@ -117,10 +123,12 @@ def _fit_network(
     best_step = round(float(np.mean([result.best_iteration for result in estimator.history_])))
     if queries:
         return MethodResult(estimator.predict(test.features), None, None, validation_metric, best_step, estimator.predict)
+    probabilities = estimator.predict_proba(test.features)
     return MethodResult(
         scores=estimator.decision_function(test.features),
-        probabilities=estimator.predict_proba(test.features)[:, 1],
-        threshold=0.0,  # The decision function is shifted so that the threshold chosen on held-out samples is zero.
+        probabilities=probabilities if metric.classes > 2 else probabilities[:, 1],
+        # The decision function is shifted so that the threshold chosen on held-out samples is zero.
+        threshold=None if metric.classes > 2 else 0.0,
         validation_metric=validation_metric,
         best_step=best_step,
         score=estimator.decision_function,
@@ -156,19 +164,24 @@ def mean_curve(curves: list[tuple[float, ...]]) -> list[float]:
     return mean
 
 
-def describe_settings(settings: dict[str, Any]) -> dict[str, str]:
+def describe_settings(settings: dict[str, Any], metric: Metric) -> dict[str, str]:
     """Return the settings of the networks in words, for the report; ``settings`` are those that differ from the defaults."""
-    # These settings do not depend on the metric, so none is given.
-    model = build_estimator("direct", Metric("", None), queries=False, **settings)  # type: ignore[arg-type]
+    model = build_estimator("direct", metric, queries=False, **settings)
+    decisions = {"Threshold": "the best one for the metric on held-out training samples"}
+    if metric.classes > 2:
+        decisions = {
+            "Decisions": "the class with the highest log-odds; a metric of decisions adds an offset to each, those that are "
+            "best for it on held-out training samples"
+        }
     return {
         "Networks": f"the mean of {model.members} networks with hidden layers of {' and '.join(map(str, model.hidden))} "
         f"units, ReLU; each holds out one of {model.folds} folds of the training samples for early stopping",
         "Features": f"scaling: {model.scaling}, fitted on the training samples",
         "Optimizer": f"AdamW, learning rate {model.learning_rate}, weight decay {model.weight_decay}",
         "Batches": f"each step sees all samples; of more than {FULL_BATCH:,} it sees {SMALL_BATCH:,}, or as many more (up to "
-        f"{LARGE_BATCH:,}) as it takes to have {RAREST_PER_BATCH} of the rarer class; {LARGE_BATCH:,} for queries and metrics of "
-        "the top of a list",
+        f"{LARGE_BATCH:,}) as it takes to have {RAREST_PER_BATCH} of the rarest class; {LARGE_BATCH:,} for queries and metrics "
+        "of the top of a list",
         "Stopping": f"after {model.max_iter} steps, or after {model.patience} steps without a better validation metric",
         "Epsilon": f"{model.epsilon:g}, for the direct losses",
-        "Threshold": "the best one for the metric on held-out training samples",
+        **decisions,
     }

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from taskloss.cli.errors import usage_error
+from taskloss.cli.tasks import use_of
 from taskloss.direct import DirectLoss
-from taskloss.tasks import MultiClass
+from taskloss.tasks import MultiClass, TopKError
 from taskloss.tasks.registry import registered
 from taskloss.tasks.task import Task
 
@@ -23,6 +24,8 @@ SEVERAL_CLASSES_KINDS = ("binary", "labels", "class")
 """Target kinds that a classifier of several classes can be trained on; the first two are means over the classes."""
 QUERY_KINDS = ("binary", "graded")
 """Target kinds that a ranker of queries can be trained on."""
+ACCURACY_OF_TWO, ACCURACY = "zero_one", "multi_class"
+"""The accuracy of two classes, and of several."""
 USUAL_NAMES = {
     "accuracy": "zero_one",
     "acc": "zero_one",
@@ -50,6 +53,10 @@ USUAL_NAMES = {
     "sensitivity": "recall_at_fpr",
     "tpr": "recall_at_fpr",
     "topk": "top_k_error",
+    "macrof1": "f_score",
+    "balancedacc": "balanced_error",
+    "zeroone": "zero_one",
+    "multiclass": "zero_one",
 }
 """Names that other libraries and people use, in small letters and without marks."""
 DEFAULT, DEFAULT_FOR_QUERIES = "average_precision", "graded_ndcg"
@@ -73,6 +80,8 @@ class Metric:
         'recall at FPR (fpr 0.01)'
         """
         label, settings = self.task.label, self.text.partition(":")[2]
+        if isinstance(self.task, TopKError):
+            return f"top-{self.task.k} accuracy"
         if isinstance(self.task, MultiClass) and self.task.cost is None:
             label = "accuracy"
         elif self.classes > 2 and self.task.target_kind != "class":
@@ -116,11 +125,19 @@ def parse_metric(text: str | None, *, queries: bool = False, classes: int = 2) -
     name, _, settings = text.partition(":")
     kinds = QUERY_KINDS if queries else SEVERAL_CLASSES_KINDS if classes > 2 else CLASSIFICATION_KINDS
     suitable = {known: cls for known, cls in registered().items() if cls.target_kind in kinds}
+    if classes > 2:
+        # Each class against the rest, nearly all samples are right: nobody means that by the accuracy.
+        del suitable[ACCURACY_OF_TWO]
     if name not in suitable:
         data = "rankings of queries" if queries else "several classes" if classes > 2 else "two classes"
-        raise usage_error(f"--metric {name!r} is not known for {data}{_suggest(name, list(suitable), classes)}")
+        use = "two classes" if name == ACCURACY_OF_TWO else use_of(registered()[name]) if name in registered() else ""
+        problem = f"is for {use}, not for {data}" if use else f"is not known for {data}"
+        raise usage_error(f"--metric {name!r} {problem}{_suggest(name, list(suitable), classes)}")
     try:
-        return Metric(text, suitable[name](**_parse_settings(settings)), classes)
+        task = suitable[name](**_parse_settings(settings))
+        if isinstance(task, TopKError) and task.k >= classes:
+            raise ValueError(f"k is {task.k}, and there are {classes} classes; expected k below {classes}")
+        return Metric(text, task, classes)
     except (TypeError, ValueError) as error:
         known = ", ".join(inspect.signature(suitable[name]).parameters)
         raise usage_error(f"--metric {text!r}: {error}. Its settings are {known}") from error
@@ -134,12 +151,12 @@ def _suggest(name: str, suitable: list[str], classes: int) -> str:
     """
     usual = re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("score") or name
     meant = USUAL_NAMES.get(usual)
-    if meant == "zero_one" and classes > 2:
-        meant = "multi_class"
+    if meant == ACCURACY_OF_TWO and classes > 2:
+        meant = ACCURACY
     close = [meant] if meant and meant.partition(":")[0] in suitable else difflib.get_close_matches(name.lower(), suitable, n=2)
     if not close:
         return f"; expected one of {', '.join(suitable)}"
-    remark = " (its value is the accuracy)" if close[0] in ("zero_one", "multi_class") else ""
+    remark = " (its value is the accuracy)" if close[0] in (ACCURACY_OF_TWO, ACCURACY) else ""
     return f"; did you mean {' or '.join(close)}?{remark}"
 
 

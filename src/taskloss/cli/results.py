@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from taskloss import report
-from taskloss.report import Comparison
+from taskloss.report import Comparison, DataCard
 
 MAX_NOTICES = 10
 
@@ -18,9 +18,8 @@ def print_comparison(comparison: Comparison, *, shown: Collection[str] = ()) -> 
     """Print the data, the notices about it except those that were ``shown`` before, the table and the verdict."""
     card = comparison.data
     console = Console(highlight=False, markup=False)
-    positives = f"relevant, of {card.groups:,} queries" if card.groups else f"positive: {card.target} is {card.positive}"
     console.print(card.source, style="dim")
-    console.print(f"{card.samples:,} samples, {card.positives:,} ({card.positives / card.samples:.1%}) {positives}", style="dim")
+    console.print(f"{card.samples:,} samples, {_target(card)}", style="dim")
     notices = [notice for notice in card.notices if notice not in shown]
     for notice in notices[:MAX_NOTICES]:
         console.print(f"- {notice}", style="dim")
@@ -40,3 +39,11 @@ def print_comparison(comparison: Comparison, *, shown: Collection[str] = ()) -> 
     )
     summary = report.summarize(comparison)
     console.print(f"{summary.verdict} {summary.remark}\n")
+
+
+def _target(card: DataCard) -> str:
+    """Return the classes or the share of positives, in words."""
+    if card.classes:
+        return f"{card.target} is {card.list_classes()}"
+    meaning = f"relevant, of {card.groups:,} queries" if card.groups else f"positive: {card.target} is {card.positive}"
+    return f"{card.positives:,} ({card.positives / card.samples:.1%}) {meaning}"

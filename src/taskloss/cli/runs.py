@@ -23,9 +23,10 @@ from taskloss.cli.methods import Plan
 from taskloss.cli.metric import parse_metric
 from taskloss.cli.splits import Subset, split_samples
 from taskloss.cli.time_left import comparison_seconds_left
-from taskloss.report import Run, describe_curves, describe_thresholds, thin_curve
+from taskloss.report import Run, describe_classes, describe_curves, describe_thresholds, thin_curve
 
 OTHER_METRICS = ("average_precision", "roc_auc", "f_score")
+OTHER_METRICS_OF_CLASSES = ("multi_class", "f_score", "roc_auc", "average_precision")
 OTHER_METRICS_OF_QUERIES = ("ndcg", "average_precision")
 """Metrics that every run is tested on, besides the one it is trained for."""
 
@@ -152,12 +153,13 @@ def train_and_test(
     except (ValueError, MemoryError) as error:
         return method, str(error) or "out of memory"
     seconds = time.perf_counter() - start
-    queries = test.groups is not None
+    queries, several = test.groups is not None, plan.metric.classes > 2
     steps, learning = thin_curve(result.validation_metric)
-    others = [parse_metric(name, queries=queries) for name in (OTHER_METRICS_OF_QUERIES if queries else OTHER_METRICS)]
+    names = OTHER_METRICS_OF_QUERIES if queries else OTHER_METRICS_OF_CLASSES if several else OTHER_METRICS
+    others = [parse_metric(name, queries=queries, classes=plan.metric.classes) for name in names]
     with single_thread():
         effects = measure_effects(result.score, functools.partial(result.value, plan.metric), test, seed)
-    with_thresholds = not queries and seed == plan.seed
+    one_list = not queries and not several
     return method, Run(
         method=method,
         seed=seed,
@@ -167,9 +169,10 @@ def train_and_test(
         learning=learning,
         best_step=result.best_step,
         seconds=round(seconds, 3),
-        curves=None if queries else describe_curves(result.scores, test.target, result.probabilities),
-        thresholds=describe_thresholds(result.scores, test.target, result.threshold) if with_thresholds else None,
+        curves=describe_curves(result.scores, test.target, result.probabilities) if one_list else None,
+        thresholds=describe_thresholds(result.scores, test.target, result.threshold) if one_list and seed == plan.seed else None,
         effects=effects,
+        classes=describe_classes(result.scores, test.target, result.probabilities) if several else None,
     )
 
 

@@ -9,6 +9,8 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from taskloss.cli.data import TableSamples
 from taskloss.cli.errors import BAD_DATA, CommandError
+from taskloss.report.records import CLASSES_LISTED
+from taskloss.tables.errors import shorten
 
 TEST_FRACTION = 0.4
 MIN_PER_CLASS = 10
@@ -21,9 +23,9 @@ class Subset(NamedTuple):
     features: np.ndarray
     """Shape ``(n, columns)``, float32."""
     target: np.ndarray
-    """0/1, or grades where there are queries; shape ``(n,)``, int64."""
+    """0/1, the index of one of several classes, or grades where there are queries; shape ``(n,)``, int64."""
     groups: np.ndarray | None
-    """The query of each sample, shape ``(n,)``, int64; None for two classes."""
+    """The query of each sample, shape ``(n,)``, int64; None for classes."""
     columns: tuple[str, ...] = ()
     """The column of the table that each feature was made from."""
 
@@ -34,11 +36,23 @@ class Subset(NamedTuple):
 
 
 def check_size(samples: TableSamples) -> None:
-    """Raise if the data cannot be split into training, validation and test samples with both classes in each."""
+    """Raise if the data cannot be split into training, validation and test samples with every class in each."""
     card = samples.card
     if card.groups:
         if card.groups < MIN_QUERIES:
             raise CommandError(f"{card.name} has {card.groups} queries; a comparison needs at least {MIN_QUERIES}", BAD_DATA)
+        return
+    rare = {label: count for label, count in card.classes.items() if count < MIN_PER_CLASS}
+    if rare:
+        shown = ", ".join(f"{shorten(label)} ({count})" for label, count in list(rare.items())[:CLASSES_LISTED])
+        shown += ", ..." if len(rare) > CLASSES_LISTED else ""
+        raise CommandError(
+            f"{card.name} has too few samples of {len(rare)} of the {len(card.classes)} classes in {card.target!r}: {shown}. "
+            f"A comparison needs at least {MIN_PER_CLASS} of each, so that training, validation and test samples have some. "
+            "Remove these rows or join classes, or give --positive LABEL to set one class against all others",
+            BAD_DATA,
+        )
+    if card.classes:
         return
     rarer = min(card.positives, card.samples - card.positives)
     if rarer < MIN_PER_CLASS:

@@ -45,6 +45,11 @@ def tasks(as_json: options.Json = False) -> None:
     console.print("Settings follow a colon: --metric recall_at_fpr:fpr=0.01", style="dim")
 
 
+def use_of(cls: type[Task]) -> str:
+    """Return the data that a metric can be trained on, in words."""
+    return USES.get(cls.target_kind, "Python code only")
+
+
 def _describe(name: str, cls: type[Task]) -> dict[str, str]:
     """Return name, settings, use and summary of a task; the summary is the first paragraph of the class's docstring."""
     settings = [
@@ -57,6 +62,6 @@ def _describe(name: str, cls: type[Task]) -> dict[str, str]:
     return {
         "name": name,
         "settings": ", ".join(settings),
-        "for": USES.get(cls.target_kind, "Python code only"),
+        "for": use_of(cls),
         "summary": summary,
     }

@@ -82,7 +82,7 @@ def train(
             form=form,
             encoding=encoding,
         )
-        samples = load_samples(source, max_rows=max_rows, seed=seed, several=True)
+        samples = load_samples(source, max_rows=max_rows, seed=seed)
         parsed = parse_metric(metric, queries=samples.groups is not None, classes=len(samples.classes) or 2)
         print_columns(samples.uses, stderr=as_json)
         if not resume:
@@ -174,7 +174,7 @@ def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_
     for notice in [notice for notice in card.notices if notice not in samples.encoder.notices][:10]:
         typer.echo(f"- {notice}")
     if samples.classes:
-        typer.echo(f"{card.samples:,} samples, {card.target} is one of {len(samples.classes)} classes: {_list_classes(samples)}")
+        typer.echo(f"{card.samples:,} samples, {card.target} is {card.list_classes()}")
     else:
         positive = f"{card.target} is {card.positive}" if not card.groups else f"{card.groups:,} queries"
         typer.echo(f"{card.samples:,} samples, {card.positives:,} positive: {positive}")
@@ -187,12 +187,3 @@ def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_
         )
     typer.echo(f"Model:   {summary['model']}")
     typer.echo(f"Predict: taskloss predict {shlex.quote(summary['model'])} NEW_DATA")
-
-
-def _list_classes(samples: TableSamples) -> str:
-    """Return the classes with their numbers of samples, the first few of many."""
-    import numpy as np
-
-    counts = np.bincount(samples.target, minlength=len(samples.classes))
-    shown = [f"{label} ({count:,})" for label, count in zip(samples.classes, counts, strict=True)][:8]
-    return ", ".join(shown) + (", ..." if len(samples.classes) > 8 else "")

@@ -3,14 +3,15 @@
 It may import ``taskloss._storage``, numpy, scipy and jinja2, and nothing else of taskloss.
 """
 
-from taskloss.report.curves import describe_curves, describe_thresholds, precision_at_positives, thin_curve
+from taskloss.report.curves import describe_classes, describe_curves, describe_thresholds, precision_at_positives, thin_curve
 from taskloss.report.files import as_json, read_results, write_report
-from taskloss.report.records import Bin, Comparison, Curves, DataCard, Feature, FeatureEffect, Run, Thresholds
+from taskloss.report.records import Bin, ClassResults, Comparison, Curves, DataCard, Feature, FeatureEffect, Run, Thresholds
 from taskloss.report.rows import Row, split_rows, summary_rows
 from taskloss.report.summary import Contrast, Summary, summarize
 
 __all__ = [
     "Bin",
+    "ClassResults",
     "Comparison",
     "Contrast",
     "Curves",
@@ -22,6 +23,7 @@ __all__ = [
     "Summary",
     "Thresholds",
     "as_json",
+    "describe_classes",
     "describe_curves",
     "describe_thresholds",
     "precision_at_positives",

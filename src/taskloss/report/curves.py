@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from taskloss.report.records import Bin, Curves, Thresholds
+from taskloss.report.records import Bin, ClassResults, Curves, Thresholds
 
 MAX_POINTS = 200
 """Largest number of points that a curve keeps."""
@@ -28,6 +28,22 @@ def describe_curves(scores: np.ndarray, target: np.ndarray, probabilities: np.nd
         recall=_rounded(recall_at_rates(scores, target)),
         calibration=() if probabilities is None else calibration_bins(probabilities, target),
     )
+
+
+def describe_classes(scores: np.ndarray, target: np.ndarray, probabilities: np.ndarray | None) -> ClassResults:
+    """Return the results of one run with K classes on its test samples; the class with the highest score is predicted.
+
+    ``scores`` and ``probabilities`` have shape ``(n, K)``, the indices of the true classes ``(n,)``.
+
+    >>> describe_classes(np.eye(3)[[0, 1, 1]], np.array([0, 1, 2]), None).confusion
+    ((1, 0, 0), (0, 1, 0), (0, 1, 0))
+    """
+    chosen, classes = scores.argmax(1), scores.shape[1]
+    counts = np.bincount(target * classes + chosen, minlength=classes**2).reshape(classes, classes)
+    calibration: tuple[Bin, ...] = ()
+    if probabilities is not None:
+        calibration = calibration_bins(probabilities[np.arange(len(chosen)), chosen], (chosen == target).astype(np.int64))
+    return ClassResults(tuple(tuple(row) for row in counts.tolist()), calibration)
 
 
 def precision_at_positives(scores: np.ndarray, target: np.ndarray) -> np.ndarray:

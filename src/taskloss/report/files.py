@@ -51,6 +51,7 @@ def read_results(path: Path) -> Comparison:
     try:
         comparison = restore(Comparison, record, "results")
         summarize(comparison)
+        comparison.check_classes()
     except (ValueError, KeyError, ZeroDivisionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     return comparison
@@ -81,6 +82,6 @@ def _restore_record(kind: Any, value: Any, where: str) -> Any:
     for field in dataclasses.fields(kind):
         if field.name in value:
             fields[field.name] = restore(hints[field.name], value[field.name], f"{where}.{field.name}")
-        elif field.default is dataclasses.MISSING:
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{where} has no {field.name}")
     return kind(**fields)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 FORMAT = 2
 """Version of the format of ``results.json``; files of another version are refused."""
+CLASSES_LISTED = 8
+"""Largest number of classes that are listed with their sizes in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -13,9 +15,9 @@ class Bin:
     """A bin of test samples with similar predicted probability."""
 
     predicted: float
-    """Mean probability of the positive class."""
+    """Mean probability of the positive class, or of the predicted one of several classes."""
     observed: float
-    """Share of positives."""
+    """Share of positives, or of right predictions."""
     samples: int
 
 
@@ -55,6 +57,17 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class ClassResults:
+    """The decisions of one run among several classes, on its test samples."""
+
+    confusion: tuple[tuple[int, ...], ...]
+    """Number of samples by true class (the rows) and predicted class, in the order of :attr:`DataCard.classes`."""
+    calibration: tuple[Bin, ...]
+    """Bins of the probability of the predicted class, with the same expected number of right predictions; empty if the method
+    predicts no probabilities."""
+
+
+@dataclass(frozen=True)
 class FeatureEffect:
     """The effect of a column on the metric of a run."""
 
@@ -83,11 +96,13 @@ class Run:
     """The step whose weights were kept."""
     seconds: float
     curves: Curves | None = None
-    """None for queries, where the samples are not one list."""
+    """None for queries, where the samples are not one list, and for several classes."""
     thresholds: Thresholds | None = None
-    """Only for the first split; None for queries."""
+    """Only for the first split; None for queries and several classes."""
     effects: tuple[FeatureEffect, ...] = ()
     """One per column of the table; empty if they were not measured."""
+    classes: ClassResults | None = None
+    """None unless there are several classes."""
 
 
 @dataclass(frozen=True)
@@ -113,15 +128,23 @@ class DataCard:
     """Where the samples come from, with the licence as far as it is known."""
     samples: int
     positives: int
+    """Number of positive or relevant samples; 0 where there are several classes."""
     target: str
     """The name of the target column."""
     positive: str
-    """The label of positive samples."""
+    """The label of positive samples; empty where there are several classes."""
     features: tuple[Feature, ...]
     notices: tuple[str, ...]
     """Messages about what was left out or changed between the file and the features."""
     groups: int = 0
     """Number of queries, if the samples are documents of queries."""
+    classes: dict[str, int] = field(default_factory=dict)
+    """The number of samples of each of several classes, by label; empty for two classes and queries."""
+
+    def list_classes(self) -> str:
+        """Return the classes in words, with the sizes of the first few."""
+        shown = ", ".join(f"{label} ({samples:,})" for label, samples in list(self.classes.items())[:CLASSES_LISTED])
+        return f"one of {len(self.classes)} classes: {shown}" + (", ..." if len(self.classes) > CLASSES_LISTED else "")
 
 
 @dataclass(frozen=True)
@@ -149,6 +172,16 @@ class Comparison:
     def runs_of(self, method: str) -> tuple[Run, ...]:
         """Return the runs of one method, sorted by seed."""
         return tuple(sorted((run for run in self.runs if run.method == method), key=lambda run: run.seed))
+
+    def check_classes(self) -> None:
+        """Raise unless every run has a confusion matrix of the classes, or there are no several classes and no matrices."""
+        size = len(self.data.classes)
+        for run in self.runs:
+            sides = [] if run.classes is None else [len(run.classes.confusion), *map(len, run.classes.confusion)]
+            if sides != ([size] * (size + 1) if size else []):
+                raise ValueError(
+                    f"{run.method}, seed {run.seed}: the confusion matrix does not have the {size} classes of the data"
+                )
 
     def seeds(self) -> list[int]:
         """Return the seeds; raise unless every method has the same two or more."""

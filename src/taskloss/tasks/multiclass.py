@@ -121,7 +121,7 @@ class MultiClass(ClassTask):
         return self.cost.values
 
 
-@register("top_k_error")
+@register("top_k_error", label="top-k accuracy")
 @dataclass(frozen=True)
 class TopKError(ClassTask):
     r"""The target is not among the k highest-scoring classes.
