@@ -32,10 +32,10 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("metric", "label"),
     [
-        ("average_precision", "mean average precision"),
-        ("f_score", "mean F-score"),
+        ("average_precision", "macro average precision"),
+        ("f_score", "macro F-score"),
         ("multi_class", "accuracy"),
-        ("top_k_error:k=2", "top"),
+        ("top_k_error:k=2", "top-2 accuracy"),
     ],
 )
 def test_train_and_predict(flowers, metric, label, tmp_path: Path):

@@ -85,7 +85,7 @@ class Metric:
         if isinstance(self.task, MultiClass) and self.task.cost is None:
             label = "accuracy"
         elif self.classes > 2 and self.task.target_kind != "class":
-            label = f"mean {label}"
+            label = f"macro {label}"
         return f"{label} ({settings.replace(',', ', ').replace('=', ' ')})" if settings else label
 
     @property

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
 
+from taskloss.report.classes import class_rows
 from taskloss.report.curves import FALSE_POSITIVE_RATES
 from taskloss.report.effects import ColumnEffect
-from taskloss.report.records import Comparison, Curves, Run, Thresholds
+from taskloss.report.records import ClassResults, Comparison, Curves, Run, Thresholds
 from taskloss.report.summary import as_percent, as_points, summarize
 from taskloss.report.svg import BOTTOM, TOP, Axis, Chart, unit_axis
 
 MAX_NAME = 44
-"""Largest number of characters of a column's name in a chart."""
+"""Largest number of characters of the name of a column or a class in a chart."""
+MAX_CLASSES = 12
+"""Largest number of classes in a chart."""
 
 
 def _curves(comparison: Comparison, method: str) -> list[Curves]:
@@ -113,12 +117,52 @@ def effects(method: str, series: int, columns: Sequence[ColumnEffect]) -> Markup
     chart.line([0, 0], [0, len(columns)], "zero")
     for index, effect in enumerate(columns):
         row = len(columns) - index - 0.7
-        name = effect.column if len(effect.column) <= MAX_NAME else effect.column[: MAX_NAME - 1] + "\u2026"
-        chart.text(chart.x.low, row + 0.35, name, "name")
+        chart.text(chart.x.low, row + 0.35, _short(effect.column), "name")
         chart.line([100 * value for value in effect.interval], [row, row], f"line s{series}")
         for value in effect.falls:
             chart.dot(100 * value, row, f"dot small faint s{series}", f"{effect.column}: {as_points(value)}")
         chart.dot(100 * effect.mean, row, f"dot s{series}", f"{effect.column}: {as_points(effect.mean)}")
+    return chart.render()
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "\u2026"
+
+
+def recall_by_class(comparison: Comparison) -> Markup:
+    """Draw the recall of each class: a row of dots, one per method."""
+    return _by_class(comparison, "recall")
+
+
+def precision_by_class(comparison: Comparison) -> Markup:
+    """Draw the precision of each class: a row of dots, one per method; none where a method never predicts the class."""
+    return _by_class(comparison, "precision")
+
+
+def _by_class(comparison: Comparison, quantity: str) -> Markup:
+    """Draw the recall or the precision of the classes, of many those with the lowest recall."""
+    rows = [class_rows(comparison, method) for method in comparison.methods]
+    lowest = np.argsort([sum(row.recall for row in of_class) for of_class in zip(*rows, strict=True)], kind="stable")[
+        :MAX_CLASSES
+    ]
+    drawn = sorted(lowest.tolist())
+    values = np.array([[getattr(of_method[index], quantity) for index in drawn] for of_method in rows])
+    chart = Chart(
+        Axis.around(values[np.isfinite(values)], quantity),
+        Axis(0.0, float(len(drawn)), ""),
+        f"The {quantity} of each class, one dot for each method",
+        height=TOP + BOTTOM + 44 * len(drawn),
+    )
+    for place, index in enumerate(drawn):
+        top = len(drawn) - place
+        chart.text(chart.x.low, top - 0.32, _short(rows[0][index].label), "name")
+        chart.line([chart.x.low, chart.x.high], [top - 1, top - 1], "grid")
+        for series, method in enumerate(comparison.methods):
+            value = values[series, place]
+            if np.isfinite(value):
+                # One below the other, so that equal values stay visible.
+                height = top - 0.5 - 0.38 * (series + 0.5) / len(rows)
+                chart.dot(value, height, f"dot small s{series}", f"{method}, {rows[0][index].label}: {as_percent(value)}")
     return chart.render()
 
 
@@ -156,21 +200,25 @@ def mean_learning(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
 
 def calibration(comparison: Comparison) -> Markup | None:
     """Draw observed over predicted frequency, pooled over the splits; return None if no method predicts probabilities."""
-    chart = Chart(unit_axis("predicted probability"), unit_axis("observed frequency"), "Observed over predicted frequency")
-    chart.line([0, 1], [0, 1], "chance")
-    drawn = False
-    for series, method in enumerate(comparison.methods):
-        bins = pooled_bins(_curves(comparison, method))
-        if len(bins):
-            drawn = True
-            chart.line(bins[:, 0], bins[:, 1], f"line s{series}")
-            for predicted, observed, samples in bins:
-                note = f"{method}: predicted {predicted:.3f}, observed {observed:.3f} in {samples:,.0f} samples"
-                chart.dot(predicted, observed, f"dot small s{series}", note)
-    return chart.render() if drawn else None
+    parts = {method: [run.curves or run.classes for run in comparison.runs_of(method)] for method in comparison.methods}
+    pooled = {method: pooled_bins([part for part in of_method if part is not None]) for method, of_method in parts.items()}
+    values = np.concatenate([bins[:, :2] for bins in pooled.values()])
+    if not len(values):
+        return None
+    axis = unit_axis("predicted probability")
+    if comparison.data.classes:  # The predicted one of several classes is hardly ever improbable.
+        axis = Axis.around([values.min(), 1.0], axis.label)
+    chart = Chart(axis, replace(axis, label="observed frequency"), "Observed over predicted frequency")
+    chart.line([axis.low, 1], [axis.low, 1], "chance")
+    for series, (method, bins) in enumerate(pooled.items()):
+        chart.line(bins[:, 0], bins[:, 1], f"line s{series}")
+        for predicted, observed, samples in bins:
+            note = f"{method}: predicted {predicted:.3f}, observed {observed:.3f} in {samples:,.0f} samples"
+            chart.dot(predicted, observed, f"dot small s{series}", note)
+    return chart.render()
 
 
-def pooled_bins(curves: Sequence[Curves]) -> np.ndarray:
+def pooled_bins(curves: Sequence[Curves | ClassResults]) -> np.ndarray:
     """Pool the i-th bins of all the splits; return rows of predicted, observed and samples, without the empty bins."""
     filled = [
         [(part.predicted, part.observed, part.samples) for part in curve.calibration] for curve in curves if curve.calibration

@@ -29,6 +29,12 @@
     });
   }
 
+  // Several classes: show the table of the chosen method.
+  const classesOf = byId("classes-of");
+  if (classesOf) classesOf.addEventListener("change", () => {
+    document.querySelectorAll(".of-method").forEach((table, index) => { table.hidden = index !== classesOf.selectedIndex; });
+  });
+
   // Threshold: the page holds the counts at each step of the slider; everything else is computed from them.
   const methods = JSON.parse(byId("thresholds").textContent);
   if (!methods.length) return;

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskloss.report import figures
+from taskloss.report.classes import LARGEST_MATRIX, as_share, class_rows
 from taskloss.report.effects import column_effects, explained_methods
 from taskloss.report.records import Comparison, Thresholds
 from taskloss.report.rows import other_rows, split_rows, summary_rows
@@ -30,7 +31,7 @@ def render_page(comparison: Comparison) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(percent=as_percent, points=as_points)
+    environment.filters.update(percent=as_percent, points=as_points, share=as_share)
     other_names, others = other_rows(comparison)
     first_runs = [comparison.runs_of(method)[0] for method in comparison.methods]
     explored = [(run, run.thresholds) for run in first_runs if run.thresholds is not None]
@@ -46,6 +47,8 @@ def render_page(comparison: Comparison) -> str:
         charts=_charts(comparison),
         histograms=[(run.method, figures.histogram(run.method, counts)) for run, counts in explored],
         explorer=[_explorer(run.method, counts) for run, counts in explored],
+        class_tables=[(method, rows) for method in comparison.methods if (rows := class_rows(comparison, method))],
+        with_matrix=len(comparison.data.classes) <= LARGEST_MATRIX,
         effects=_effects(comparison),
         repeats=_repeats(comparison),
         style=_asset("page.css"),
@@ -76,9 +79,21 @@ def _charts(comparison: Comparison) -> list[tuple[str, Markup, str]]:
         caption = f"The exact {comparison.metric} on the validation samples. Thin: one split. Thick: their mean."
         charts.append(("Learning curves", figures.learning(comparison), caption))
     picture = figures.calibration(comparison)
+    classes = len(comparison.data.classes)
     if picture is not None:
         caption = "Ten bins of test samples with the same expected number of positives, pooled over the splits. Dotted: perfect."
+        if classes:
+            caption = (
+                "The probability of the predicted class, and how often it is right: ten bins of test samples with the same "
+                "expected number of right predictions, pooled over the splits. Dotted: perfect."
+            )
         charts.append(("Calibration", picture, caption))
+    if classes:
+        few = f" The {figures.MAX_CLASSES} classes with the lowest recall." if classes > figures.MAX_CLASSES else ""
+        recall = "Share of the samples of a class that is predicted as such, over all splits." + few
+        precision = "Share of the predictions of a class that is right, over all splits." + few
+        charts.append(("Recall by class", figures.recall_by_class(comparison), recall))
+        charts.append(("Precision by class", figures.precision_by_class(comparison), precision))
     return charts
 
 
