@@ -49,7 +49,8 @@ def check_size(samples: TableSamples) -> None:
         raise CommandError(
             f"{card.name} has too few samples of {len(rare)} of the {len(card.classes)} classes in {card.target!r}: {shown}. "
             f"A comparison needs at least {MIN_PER_CLASS} of each, so that training, validation and test samples have some. "
-            "Remove these rows or join classes, or give --positive LABEL to set one class against all others",
+            "Remove these rows, join classes, raise --max-rows if the file has more of them, or give --positive LABEL to set one "
+            "class against all others",
             BAD_DATA,
         )
     if card.classes:

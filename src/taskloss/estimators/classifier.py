@@ -123,12 +123,13 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         """Return one score per sample for two classes, shape ``(n,)``; else one per class or label, shape ``(n, C)``.
 
         Of two classes, ``classes_[1]`` is predicted where the score is above zero; of several, the one with the highest score;
-        of labels, those with scores above zero. The scores of several classes trained by cross-entropy are log-probabilities.
+        of labels, those with scores above zero. The scores of several classes are log-probabilities if they are trained by
+        cross-entropy or a task on classes (plus the offsets of a metric of decisions); else each column is trained by itself.
         """
         scores = self._one_score(self._scores(X))
         if self.kind_ == "classes":
             logits = self.calibration_[0].logits(scores)
-            return (log_softmax(logits, axis=1) if self.problem_.is_softmax else logits) + self.offsets_
+            return (log_softmax(logits, axis=1) if self.problem_.compares_classes else logits) + self.offsets_
         decision = self._calibrate(scores, BrokenLine.logits) if self.threshold == "probability" else scores - self.threshold_
         return -decision if self.kind_ == "two" and self._positive_column(self.problem_) == 0 else decision
 

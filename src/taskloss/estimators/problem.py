@@ -45,12 +45,12 @@ class Problem:
         return self.task.target_kind == "class"
 
     @property
-    def is_softmax(self) -> bool:
-        """Whether the scores are logits of a softmax, which adds a constant of its own to each sample.
+    def compares_classes(self) -> bool:
+        """Whether the scores are trained to compare the classes of a sample, by a softmax or a task on classes.
 
-        Such scores compare the classes of a sample. To compare the samples of a class, they have to be log-probabilities.
+        To them a constant per sample means nothing, so they compare the samples of a class only as log-probabilities.
         """
-        return self.exclusive and self.method == "cross_entropy"
+        return self.exclusive and (self.method == "cross_entropy" or self.chooses_class)
 
     def criterion(self) -> Criterion:
         """Return the loss of the method."""
@@ -84,7 +84,7 @@ class Problem:
         ``weight`` has one entry per sample, or per query where there are groups. Metrics of one list or labeling ignore it: they
         count every sample once.
         """
-        scores = scores.log_softmax(1) if self.is_softmax else scores
+        scores = scores.log_softmax(1) if self.compares_classes and not self.chooses_class else scores
         if is_thresholded(self.task):
             columns = (to_numpy(part).reshape(len(scores), -1).T for part in (scores, target))
             return float(np.mean([best_value(self.task, *pair) for pair in zip(*columns, strict=True)]))
