@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from taskloss.report import Comparison, DataCard, Feature, FeatureEffect, Run, describe_curves, describe_thresholds, thin_curve
+from taskloss.report import (
+    Comparison,
+    DataCard,
+    Feature,
+    FeatureEffect,
+    Run,
+    describe_classes,
+    describe_curves,
+    describe_thresholds,
+    thin_curve,
+)
 
 METHODS = {
     "cross-entropy": "binary cross-entropy of the scores",
@@ -61,3 +73,22 @@ def simulated(*, splits: int = 4, shift: float = 0.3, **changes) -> Comparison:
         "versions": {"taskloss": "9.9", "Python": "3.x"},
     }
     return Comparison(**{**fields, **changes})
+
+
+def simulated_classes(classes: int, **changes) -> Comparison:
+    """Simulate a comparison with several classes; class 0 is never predicted by the first method."""
+    rng = np.random.default_rng(0)
+    two = simulated(**changes)
+    target = np.arange(600) % classes
+    runs = []
+    for run in two.runs:
+        scores = 2 * np.eye(classes)[target] + rng.normal(size=(600, classes))
+        if run.method == next(iter(METHODS)):
+            scores[:, 0] -= 100
+        probabilities = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        value = float((scores.argmax(1) == target).mean())
+        results = describe_classes(scores, target, probabilities)
+        runs.append(replace(run, value=value, others={"accuracy": value}, curves=None, thresholds=None, classes=results))
+    sizes = {f"class {index}": 1500 // classes for index in range(classes)}
+    card = replace(two.data, target="kind", positive="", positives=0, classes=sizes)
+    return replace(two, metric="accuracy", data=card, runs=tuple(runs))

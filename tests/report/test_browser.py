@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskloss.report import write_report
-from tests.report.sample import simulated
+from tests.report.sample import simulated, simulated_classes
 
 playwright = pytest.importorskip("playwright.sync_api", reason="these tests look at the report in a browser")
 
@@ -40,17 +40,24 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return Path(page).as_uri()
 
 
+@pytest.fixture(scope="module", params=[4, 20])
+def class_address(request, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the address of a page about this many classes."""
+    page, _ = write_report(simulated_classes(request.param), tmp_path_factory.mktemp("classes"))
+    return Path(page).as_uri()
+
+
 @pytest.fixture
 def visit(browser, address):
-    """Open the page; afterwards check that nothing was logged and nothing but the page itself was requested."""
+    """Open a page; afterwards check that nothing was logged and nothing but the page itself was requested."""
     pages, problems = [], []
 
-    def visit(**options):
+    def visit(url: str = address, **options):
         page = browser.new_page(**options)
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda request: None if request.url == address else problems.append(request.url))
-        page.goto(address)
+        page.on("request", lambda request: None if request.url == url else problems.append(request.url))
+        page.goto(url)
         pages.append(page)
         return page
 
@@ -183,3 +190,20 @@ def test_readable_without_scripts(visit):
     page = visit(java_script_enabled=False)
     assert "Direct training" in page.inner_text(".verdict")
     assert page.locator("#results tbody tr").count() == 5
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_several_classes_fit_the_screen(visit, class_address, width):
+    page = visit(class_address, viewport={"width": width, "height": 800})
+    for details in page.locator("summary").all():
+        details.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_classes_of_another_method(visit, class_address):
+    page = visit(class_address)
+    shown = page.locator(".of-method:visible")
+    assert page.input_value("#classes-of") == "direct"
+    assert shown.get_attribute("aria-label") == "Classes, direct"
+    page.select_option("#classes-of", "hinge")
+    assert (shown.count(), shown.get_attribute("aria-label")) == (1, "Classes, hinge")
