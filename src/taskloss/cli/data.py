@@ -77,7 +77,7 @@ class TableSamples:
     target: np.ndarray
     """0/1, the index of one of several classes, or grades where there are queries; shape ``(rows,)``, int64."""
     groups: np.ndarray | None
-    """The query of each row, numbered from 0; shape ``(rows,)``, int64. None for two classes."""
+    """The query of each row, numbered from 0; shape ``(rows,)``, int64. None without queries."""
     card: DataCard
     target_name: str
     group_name: str | None

@@ -27,7 +27,8 @@ Positive = Annotated[
     str | None,
     typer.Option(
         help="Label of the positive class; all others are negative.",
-        show_default="1 or true; else the rarer of two labels, or if both are above 40% the last in sorted order",
+        show_default="1 or true; else the rarer of two labels, or if both are above 40% the last in sorted order; of more "
+        "than two none",
     ),
 ]
 Group = Annotated[
