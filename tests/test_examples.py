@@ -7,11 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run(name: str, *arguments: str) -> str:
-    return subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, check=True).stdout
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
+def run(name: str, *arguments: str, launcher: tuple[str, ...] = ()) -> str:
+    command = [sys.executable, *launcher, EXAMPLES / name, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_quickstart():
@@ -56,6 +63,30 @@ def test_boosting():
     assert min(int(line[3]) for line in lines if line[1] == "direct AP") > 50
 
 
+@pytest.mark.parametrize(
+    ("framework", "name", "launcher", "options", "epochs", "least"),
+    [
+        ("pytorch_lightning", "with_lightning.py", (), ("--processes", "2"), "4", 0.75),
+        ("accelerate", "with_accelerate.py", TORCHRUN, (), "4", 0.75),
+        ("transformers", "with_trainer.py", TORCHRUN, (), "5", 0.7),
+    ],
+)
+def test_two_processes_train_the_network_of_one(framework, name, launcher, options, epochs, least, tmp_path):
+    """float32; the batches of both runs have the same samples, and a few steps swap no two samples by rounding."""
+    pytest.importorskip(framework, reason=f"{framework} comes with taskloss[examples]")
+    load_file = pytest.importorskip("safetensors.torch").load_file
+    one = run(name, "--epochs", epochs, "--save", tmp_path / "one")
+    two = run(name, "--epochs", epochs, "--save", tmp_path / "two", *options, launcher=launcher)
+    values = [float(re.search(r"test AP (0\.\d+)", output)[1]) for output in (one, two)]
+    assert values[0] > least
+    assert values[1] == pytest.approx(values[0], abs=1e-4)
+    parameters, others = load_file(tmp_path / "one"), load_file(tmp_path / "two")
+    for key, parameter in parameters.items():
+        # The gradient in the biases of BERT's keys is zero but for rounding, and Adam turns rounding errors into steps.
+        tolerance = 1e-3 if key.endswith("key.bias") else 1e-5
+        torch.testing.assert_close(others[key], parameter, rtol=0, atol=tolerance)
+
+
 def test_all_examples_are_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "boosting.py",
@@ -65,4 +96,7 @@ def test_all_examples_are_tested():
         "quickstart.py",
         "reranking.py",
         "shortest_path.py",
+        "with_accelerate.py",
+        "with_lightning.py",
+        "with_trainer.py",
     }
