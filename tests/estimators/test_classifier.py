@@ -179,6 +179,22 @@ def test_a_warm_up_that_nothing_beats_is_kept(monkeypatch):
     assert f1_score(y[200:], model.predict(X[200:])) > 0.5
 
 
+@pytest.mark.parametrize("task", [tl.PartialAUC(max_fpr=0.05), tl.AveragePrecision(at=20), tl.NDCG(at=20)])
+def test_metrics_of_the_top_get_going(task):
+    """Half of the fresh networks put all positives at the bottom, where the positive update has no gradient."""
+    X = np.random.default_rng(0).normal(size=(600, 1)).astype(np.float32)
+    y = (X[:, 0] > 1.6).astype(int)
+    models = [TaskLossClassifier(task, members=1, max_iter=60, random_state=seed).fit(X, y) for seed in range(4)]
+    assert min(model.score(X, y) for model in models) > 0.99
+
+
+def test_a_loss_that_stays_at_its_maximum_warns():
+    """Features that say nothing: all samples are tied beyond the cut, so the metric is 0 for every network."""
+    X, y = np.ones((100, 2)), np.arange(100) % 5 == 0
+    with pytest.warns(UserWarning, match="stayed at its maximum"):
+        TaskLossClassifier(tl.AveragePrecision(at=5), members=1, max_iter=20, random_state=0).fit(X, y)
+
+
 def test_callback_and_history():
     X, y = rare_positives()
     told = []

@@ -11,6 +11,7 @@ deviation over all the training samples before they are averaged.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from torch import Tensor, nn
 
 from taskloss import _checks
+from taskloss._warn import warn_caller
 from taskloss.estimators.decisions import choose_threshold, is_thresholded
 from taskloss.estimators.problem import Problem
 from taskloss.training import (
@@ -39,6 +41,8 @@ from taskloss.training import (
 
 CHUNK = 4096
 """Number of rows that are scored at once; with more, the activations leave the processor's cache."""
+CHECKED_ROWS = 32768
+"""Number of rows by which to judge whether a fresh network gets a gradient."""
 
 
 class ScoreNet(nn.Module):
@@ -162,12 +166,25 @@ def fit_ensemble(plan: Plan, data: TrainingData) -> tuple[Ensemble, np.ndarray, 
     count = np.zeros(samples)
     with torch_threads(plan.threads):
         members = _train_members(plan, data)
+        _warn_of_stuck_members(plan.problem, members)
         for member, (_, held_out) in zip(members, plan.splits, strict=True):
             total[held_out] += member.scores(data.features[held_out])
             count[held_out] += 1
         mean = total.numpy() / np.maximum(count, 1).reshape(-1, *[1] * (total.ndim - 1))
         _, scale = _location_and_scale(plan.problem, _mean_scores(members, data.features))
     return Ensemble(tuple(members), scale), mean, count > 0
+
+
+def _warn_of_stuck_members(problem: Problem, members: Sequence[Member]) -> None:
+    """Warn if a direct loss, whose largest value is 1, ended there: the network then has learned nothing from it."""
+    last = [member.result.losses[-1] for member in members if member.result is not None]
+    stuck = sum(loss >= 1.0 - 1e-6 for loss in last)
+    if stuck and problem.method.startswith("direct"):
+        warn_caller(
+            f"the loss of {stuck} of {len(last)} networks stayed at its maximum: {type(problem.task).__name__} was 0 on the "
+            "training samples, where the direct loss has no gradient. Try method='hinge' or a metric of more than the top of the "
+            "list, and method='cross_entropy' to see whether the features tell the classes apart at all"
+        )
 
 
 def _train_members(plan: Plan, data: TrainingData) -> list[Member]:
@@ -231,9 +248,10 @@ def _train_network(plan: Plan, index: int, training: TrainingData, held_out: Tra
         )
 
     settings = plan.settings
-    if plan.initial is None and (problem.needs_warm_up or problem.method == "cross_entropy"):
+    warm_up = plan.initial is None and (problem.needs_warm_up or _has_no_gradient(net, problem, training))
+    if warm_up or (plan.initial is None and problem.method == "cross_entropy"):
         net.shift -= _log_odds(problem, training).to(net.shift)
-    if not problem.needs_warm_up or plan.initial is not None:
+    if not warm_up:
         return net, train_phase(problem.criterion(), settings, "metric")
     steps = min(plan.warm_up, max(1, settings.iterations // 2))
     first = train_phase(problem.warm_up_criterion(), replace(settings, iterations=steps, patience=steps), "warm-up")
@@ -243,6 +261,20 @@ def _train_network(plan: Plan, index: int, training: TrainingData, held_out: Tra
     best = steps + second.best_iteration if second.best_metric >= first.best_metric else first.best_iteration
     result = TrainingResult(first.losses + second.losses, first.metrics + second.metrics, best)
     return (net if best > steps else warmed_up), result
+
+
+def _has_no_gradient(net: ScoreNet, problem: Problem, samples: TrainingData) -> bool:
+    """Whether the loss has no gradient for a fresh network.
+
+    So it is for a metric of the top of a list if the network puts no positive there, since no answer is worse.
+    """
+    batch = samples.rows(torch.arange(min(len(samples.target), CHECKED_ROWS)))
+    # In evaluation mode the network draws no random numbers.
+    scores = net.eval()(batch.features).detach().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The loss itself would warn of it.
+        problem.criterion()(scores, batch.target, **batch.options()).backward()
+    return scores.grad is not None and not bool(scores.grad.any())
 
 
 def _log_odds(problem: Problem, samples: TrainingData) -> Tensor:
