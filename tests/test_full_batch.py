@@ -775,3 +775,59 @@ def test_wrong_forms_of_batches():
 
     model = Several()
     raises("the model returned a dict with the keys 'logits', 'hidden'; say which part .* as in scores='logits'", (x, y))
+
+
+def test_padding_does_not_hide_a_mismatch():
+    """A score of -1e9 is no measure of a small difference."""
+
+    class NotReplayed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.generator = nn.Linear(16, 8), torch.Generator().manual_seed(0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            keep = torch.rand(x.shape, generator=self.generator) > 0.5
+            return self.layer(x * keep).masked_fill(x[:, :8] > 1.5, -1e9)
+
+    batches = [(torch.randn(16, 16), (torch.rand(16, 8) < 0.3).long()) for _ in range(3)]
+    with pytest.raises(ValueError, match="other scores in the second run"):
+        tl.full_batch_backward(NotReplayed(), batches, tl.DirectLoss("average_precision"), options={"dim": 1})
+
+
+def test_a_criterion_that_holds_the_model_moves_batch_norm_once():
+    class Penalized(nn.Module):
+        def __init__(self, model: nn.Module) -> None:
+            super().__init__()
+            self.model, self.loss = model, tl.DirectLoss("average_precision")
+
+        def forward(self, scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return self.loss(scores, target) + 0.01 * sum((p**2).sum() for p in self.model.parameters())
+
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1), nn.Flatten(0))
+    tl.full_batch_backward(model, [(torch.randn(8, 3), torch.arange(8) % 2) for _ in range(5)], Penalized(model))
+    assert model[1].num_batches_tracked == 5
+
+
+def test_buffers_that_share_memory_and_graphs_of_the_caller():
+    """Buffers that did not change are not written: an expanded one cannot be, and a graph that was built before may need one."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1), nn.Flatten(0)).eval()
+    model.register_buffer("expanded", torch.ones(1).expand(4))
+    batches = [(torch.randn(8, 3), torch.arange(8) % 2) for _ in range(2)]
+    before = model(batches[0][0]).mean()
+    tl.full_batch_backward(model, batches, tl.DirectLoss("average_precision"))
+    before.backward()
+
+
+def test_batches_without_a_gradient_among_others():
+    class Gate(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).squeeze(1) if x[0, 0] > 0 else x[:, 0]
+
+    batches = [(torch.full((4, 3), value) * torch.rand(4, 3), torch.arange(4) % 2) for value in (1.0, -1.0)]
+    model = Gate()
+    tl.full_batch_backward(model, batches, nn.functional.mse_loss)
+    assert model.layer.weight.grad.any()

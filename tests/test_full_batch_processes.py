@@ -60,18 +60,22 @@ def work(rank: int, folder: str) -> None:
     wrapped.zero_grad()
     batches.append((torch.zeros(2, 9), torch.zeros(2)))
     run("bad batch", ([4], [0]))
+    batches.append((torch.zeros(2, 4), torch.zeros(2, 2)))
+    run("bad target", ([0, 5], [0]))
 
-    def fails_once(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        if rank == 0:
-            raise ValueError("bad target")
-        return total(scores, target)
-
-    run("bad criterion", UNEVEN, fails_once)
+    gathering = tl.DirectLoss("average_precision", sync=True)
+    run("bad criterion", UNEVEN, lambda scores, target: gathering(scores, target + 3 * rank))
     # An ordinary step of DDP still works afterwards.
     total(wrapped(batches[rank][0]) + 0.0 * model.unused.sum(), batches[rank][1]).backward()
     results["ordinary"] = model[0].weight.grad.clone()
+
+    def fails_once(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if rank == 0:
+            raise ValueError("a bug of the caller")
+        return gathering(scores, target)
+
+    run("failed before the exchange", UNEVEN, fails_once)
     torch.save(results, f"{folder}/{rank}.pt")
-    dist.barrier()
     dist.destroy_process_group()
 
 
@@ -96,7 +100,12 @@ def test_uneven_batches_and_errors(tmp_path: Path):
         # The buffers of the first process, moved by the batches of this one.
         for name, buffer in alone(UNEVEN[rank])[1].items():
             torch.testing.assert_close(result["buffers"][name], buffer)
-        for name, own in (("bad batch", "RuntimeError: mat1"), ("bad criterion", "ValueError: bad target")):
+        assert "target[18] is 3" in result["bad criterion error"]
+        assert result["failed before the exchange error"].startswith("ValueError: a bug" if rank == 0 else "RuntimeError: ")
+        for name, own in (
+            ("bad batch", "RuntimeError: mat1"),
+            ("bad target", "ValueError: batch 1 has scores or targets of shape"),
+        ):
             assert result[f"{name} error"].startswith(own if rank == 0 else "RuntimeError: full_batch_backward failed in another")
             assert result[name]["0.weight"] is None
         torch.testing.assert_close(result["ordinary"], results[0]["ordinary"])

@@ -94,10 +94,12 @@ class Ranks:
         # Numbers of any dtype can be read in place where each tensor starts at a multiple of 8 bytes.
         ends = np.cumsum(-(-sizes // 8) * 8, axis=1)
         starts = np.pad(ends[:, :-1], ((0, 0), (1, 0)))
-        buffer = torch.zeros(int(ends[:, -1].max()), dtype=torch.uint8, device=self._device(tensors[0].device))
+        # Not empty even if no rank has samples: parts of an empty buffer have no place in memory.
+        length = max(int(ends[:, -1].max()), 8)
+        buffer = torch.zeros(length, dtype=torch.uint8, device=self._device(tensors[0].device))
         for tensor, start, size in zip(tensors, starts[self.own], sizes[self.own], strict=True):
             buffer[start : start + size] = tensor.to(buffer.device).contiguous().reshape(-1).view(torch.uint8)
-        gathered = self._all_gather(buffer) if len(buffer) else buffer.new_empty(self.count, 0)
+        gathered = self._all_gather(buffer)
 
         def union(i: int) -> Tensor:
             each = zip(gathered, starts[:, i], sizes[:, i], strict=True)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from taskloss import _checks
 from taskloss._ranks import MOST_TENSORS, Ranks, Shard, digest
@@ -245,10 +245,26 @@ def _values_by_query(union: Mapping[str, Tensor], counts: Mapping[str, Sequence[
 
 
 def _text(value: Any) -> str:
-    """Return the text of a setting, the same in all processes if the setting is: without addresses, with all numbers."""
-    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-    if dataclasses.is_dataclass(value):
-        # The text of a large cost matrix leaves its numbers out.
-        arrays = (getattr(getattr(value, field.name), "values", None) for field in dataclasses.fields(value))
-        text += "".join(f", digest {digest(array.tobytes()):x}" for array in arrays if isinstance(array, np.ndarray))
-    return text
+    """Return the text of a setting, the same in all processes if the setting is: without addresses, with what texts leave out."""
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    parts = (value, *(getattr(value, field.name) for field in fields))
+    contents = (f", digest {digest(content):x}" for part in parts for content in _hidden_content(part))
+    return _without_addresses(value) + "".join(contents)
+
+
+def _without_addresses(value: Any) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _hidden_content(value: Any) -> Iterator[bytes]:
+    """Yield what the text of a value does not show: numbers of a cost matrix, code of a function, weights of a module."""
+    if isinstance(getattr(value, "values", None), np.ndarray):
+        yield value.values.tobytes()
+    elif isinstance(value, nn.Module):
+        yield from (to_numpy(tensor).tobytes() for tensor in value.state_dict().values())
+    else:
+        function = getattr(value, "py_func", value)  # numba keeps the function that it has compiled.
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            cells = [_without_addresses(cell.cell_contents) for cell in function.__closure__ or ()]
+            yield f"{code.co_code!r} {_without_addresses(code.co_consts)} {code.co_names} {cells}".encode()

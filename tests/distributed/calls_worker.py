@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,10 @@ from tests.distributed.running import error_of, report
 
 SCORES = INPUTS @ torch.tensor([1.0, 0.5, -0.5, 0.2, 0.0], dtype=torch.float64)
 ap = tl.functional.direct_loss
+
+
+def scaled_tanh(factor: float) -> Callable[[Tensor], Tensor]:
+    return lambda scores: torch.tanh(factor * scores)
 
 
 def gradient_of(loss: Tensor, scores: Tensor) -> list[float]:
@@ -58,6 +63,7 @@ class Rank:
             "per_label": ap(many, self.own(MULTI_LABEL), "f_score", sync=True, reduction="none").tolist(),
             "per_row": ap(many, self.own(MULTI_LABEL), "average_precision", dim=1, sync=True, reduction="none").tolist(),
             "turned_off": tl.DirectLoss("average_precision", sync=True)(mean, self.target, sync=False).item(),
+            "no_samples": ap(self.scores()[:0], self.target[:0], "average_precision", sync=True).item(),
             "gathered": [tensor.tolist() for tensor in tl.distributed.gather(self.scores(), self.target, self.groups)],
             "compiled": torch.compile(tl.DirectLoss("average_precision", sync=True), backend="eager")(mean, self.target).item(),
         }
@@ -135,6 +141,7 @@ class Rank:
                 lambda: tl.distributed.gather(scores) if wrong else ap(scores, target, "ndcg", sync=True)
             ),
             "phi": error_of(lambda: tl.lp.fscore_loss(scores, target, phi=torch.exp, sync=True)),
+            "function": error_of(lambda: tl.lp.fscore_loss(scores, target, phi=scaled_tanh(1.0 + self.rank), sync=True)),
             "solver": error_of(lambda: tl.lp.auc_loss(scores, target, solver="lp" if wrong else "exact", sync=True)),
             **no_group,
         }

@@ -75,6 +75,10 @@ def test_data_on_another_device_travel_by_the_cpu(results):
     assert [rank["elsewhere"] for rank in results] == [[ap(SCORES, BINARY, "average_precision").item(), "elsewhere"]] * WORLD
 
 
+def test_no_rank_with_samples_is_one_process_without(results):
+    assert [rank["no_samples"] for rank in results] == [0.0] * WORLD
+
+
 def test_gather_returns_all_rows_on_every_rank(results):
     for rank in results:
         assert rank["gathered"] == [SCORES.tolist(), BINARY.tolist(), QUERIES.tolist()]
@@ -109,6 +113,7 @@ ERRORS = {
     "gather_shape": "on rank 2: the tensors have shapes (22,), (21,)",
     "gather_and_loss": "differ in function ('loss' on ranks 0, 1, 'gather' on rank 2)",
     "phi": "expected phi to map scores to [-1, 1]",
+    "function": "differ in phi (<function scaled_tanh",
     "solver": "differ in solver ('exact' on ranks 0, 1, 'lp' on rank 2)",
 }
 

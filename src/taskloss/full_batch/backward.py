@@ -30,7 +30,8 @@ from taskloss.full_batch.replicas import Replicas
 ADVICE = (
     "Put back before the second run are the buffers of the model, the global random state of torch, numpy and Python, and the "
     "generators and counters of the loader, its samplers and its data set. Register other state of the model as a buffer, draw "
-    "from the global random state, and let no worker live on (persistent_workers=False)"
+    "from the global random state, and let no worker live on (persistent_workers=False). A model must not change its inputs in "
+    "place, nor compute something else under torch.no_grad"
 )
 
 
@@ -87,28 +88,36 @@ def full_batch_backward(
     >>> model[0].weight.grad.shape
     torch.Size([1, 3])
     """
-    parameters = _check_call(model, batches, criterion, tolerance)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module, whose buffers and parameters are known, got {type(model).__name__}")
     replicas = Replicas(model)
+    with replicas.fail_together():
+        parameters = _check_call(model, batches, criterion, tolerance)
     walk = _Walk(model, batches, BatchReader(inputs, target, groups), scores, device_of(parameters), make_report(progress))
-    own = set(criterion.modules()) if isinstance(criterion, nn.Module) else set()
+    of_criterion = _modules_of_criterion(model, criterion)
     devices = {tensor.device for tensor in (*parameters, *model.buffers())}
     replicas.broadcast_buffers()
     replay = [
         record_random_state(devices),
         record_loader(batches),
-        record_buffers([module for module in model.modules() if module not in own]),
+        record_buffers([module for module in model.modules() if module not in of_criterion]),
     ]
     undo = [
         *replay,
-        record_buffers(own),
-        record_gradients({*model.parameters(), *(parameter for module in own for parameter in module.parameters())}),
+        record_buffers(of_criterion),
+        record_gradients({*model.parameters(), *(parameter for module in of_criterion for parameter in module.parameters())}),
     ]
     try:
-        with replicas.silent(), replicas.fail_together():
+        with replicas.without_ddp_sync(), replicas.fail_together():
             parts = walk.score()
+            joined = join(parts) if parts else None
         form = replicas.agree_on_form(parts[0] if parts else None)
-        with replicas.silent(), replicas.fail_together():
-            loss, score_gradients = _differentiate(criterion, parts or [walk.without_samples(form)], options or {}, scaler)
+        # The criterion may gather the scores of all processes, and no other exchange may come between: its errors are raised at
+        # once. A loss with sync=True itself raises in all processes.
+        with replicas.without_ddp_sync():
+            loss, gradient = _differentiate(criterion, joined or walk.without_samples(form), options or {}, scaler)
+            score_gradients = gradient.split([len(part["scores"]) for part in parts])
+        with replicas.without_ddp_sync(), replicas.fail_together():
             finish = record_random_state(devices)  # A criterion may have drawn numbers too.
             for restore in replay:
                 restore()
@@ -122,10 +131,19 @@ def full_batch_backward(
     return loss
 
 
-def _check_call(model: Any, batches: Any, criterion: Any, tolerance: Any) -> list[nn.Parameter]:
+def _modules_of_criterion(model: nn.Module, criterion: Any) -> set[nn.Module]:
+    """Return the modules of the criterion, which is called once, so that their buffers are not put back for the second run.
+
+    If the criterion holds the model, as for a penalty on its weights, those of the model are left out.
+    """
+    if not isinstance(criterion, nn.Module):
+        return set()
+    modules, of_model = set(criterion.modules()), set(model.modules())
+    return modules if criterion in of_model else modules - of_model
+
+
+def _check_call(model: nn.Module, batches: Any, criterion: Any, tolerance: Any) -> list[nn.Parameter]:
     """Check what can be checked before the first batch, and return the parameters of the model."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be an nn.Module, whose buffers and parameters are known, got {type(model).__name__}")
     if isinstance(batches, Iterator):
         raise TypeError(
             f"batches are walked twice, but {type(batches).__name__} is an iterator, which can be walked only once; pass a "
@@ -148,10 +166,9 @@ def _check_call(model: Any, batches: Any, criterion: Any, tolerance: Any) -> lis
 
 
 def _differentiate(
-    criterion: Callable[..., Tensor], parts: Sequence[Part], options: Mapping[str, Any], scaler: torch.amp.GradScaler | None
-) -> tuple[Tensor, Sequence[Tensor]]:
-    """Return the loss of all scores, and its gradient for every batch."""
-    joined = join(parts)
+    criterion: Callable[..., Tensor], joined: Part, options: Mapping[str, Any], scaler: torch.amp.GradScaler | None
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of all scores, and its gradient in them."""
     scores, target = joined.pop("scores").requires_grad_(), joined.pop("target")
     loss = criterion(scores, target, **joined, **options)
     if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -161,7 +178,7 @@ def _differentiate(
     (loss if scaler is None else scaler.scale(loss)).backward()
     if scores.grad is None:
         raise ValueError("the loss does not depend on the scores, only on parameters of the criterion")
-    return loss.detach(), scores.grad.split([len(part["scores"]) for part in parts])
+    return loss.detach(), scores.grad
 
 
 class _Walk:
@@ -205,7 +222,7 @@ class _Walk:
     def backpropagate(self, parts: Sequence[Part], gradients: Sequence[Tensor], tolerance: float | None) -> None:
         """Run the batches again, compare them with the first run, and backpropagate the gradients of their scores."""
         torch.clear_autocast_cache()
-        number = 0
+        number, with_gradient = 0, 0
         for number, batch in enumerate(self._batches, 1):
             if number > len(parts):
                 break
@@ -213,15 +230,20 @@ class _Walk:
             scores = second["scores"]
             _check_truth(number - 1, first, second)
             _check_scores(number - 1, first["scores"], scores, tolerance)
-            if not scores.requires_grad:
-                raise ValueError("the scores do not depend on a parameter that requires a gradient; does the model detach them?")
-            # The types of the forward pass hold; autocast must not choose them again.
-            with torch.autocast(scores.device.type, enabled=False) if _is_autocast(scores) else nullcontext():
-                torch.autograd.backward(scores, gradients[number - 1].to(scores.dtype))
+            if scores.requires_grad:
+                with_gradient += 1
+                # The types of the forward pass hold; autocast must not choose them again.
+                with torch.autocast(scores.device.type, enabled=False) if _is_autocast(scores) else nullcontext():
+                    torch.autograd.backward(scores, gradients[number - 1].to(scores.dtype))
             self._report(len(parts) + number, self._total)
         if number != len(parts):
             count = "more" if number > len(parts) else number
-            raise ValueError(f"the first run over the loader gave {len(parts)} batches, the second {count}. {ADVICE}")
+            raise ValueError(
+                f"the first run over the loader gave {len(parts)} batches, the second {count}: __iter__ must return a new "
+                f"iterator over the same batches every time. {ADVICE}"
+            )
+        if parts and not with_gradient:
+            raise ValueError("the scores do not depend on a parameter that requires a gradient; does the model detach them?")
 
     def _run(self, batch: Any) -> Part:
         arguments, keywords = move(self._reader.inputs(batch), self._device)
@@ -243,7 +265,9 @@ def _check_scores(number: int, first: Tensor, second: Tensor, tolerance: float |
             if torch.equal(first, second):
                 return
             differences = (second - first).abs().masked_fill(_same(first, second), 0.0)
-            scale = first.abs().masked_fill(~first.isfinite(), 0.0).max()
+            # Padding, such as a score of -1e9, must not decide what counts as a small difference.
+            is_padding = (first == second) & ((first == first.min()) | (first == first.max()))
+            scale = first.abs().masked_fill(is_padding | ~first.isfinite(), 0.0).max()
             worst, largest = float(differences.max()), float(scale)
             if worst <= (tolerance or _precision(second) ** 0.5) * largest:
                 return

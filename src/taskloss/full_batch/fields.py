@@ -109,7 +109,7 @@ def map_tree(function: Callable[..., Any], first: Any, *others: Any) -> Any:
     if isinstance(first, Mapping):
         return {key: map_tree(function, first[key], *(other[key] for other in others)) for key in first}
     if type(first) in (tuple, list):
-        return tuple(map_tree(function, *parts) for parts in zip(first, *others, strict=True))
+        return type(first)(map_tree(function, *parts) for parts in zip(first, *others, strict=True))
     return function(first, *others)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 Restore = Callable[[], object]
 
@@ -53,7 +54,7 @@ def record_buffers(modules: Iterable[nn.Module]) -> Restore:
             for name, buffer, content in buffers:
                 if module._buffers.get(name) is not buffer:
                     module._buffers[name] = buffer
-                if buffer is not None and content is not None:
+                if buffer is not None and content is not None and not torch.equal(buffer, content):
                     _overwrite(buffer, content)
 
     return restore
@@ -123,7 +124,10 @@ def _parts_of_loader(batches: Any) -> Iterator[Any]:
         if id(owner) not in seen and hasattr(owner, "__dict__") and not isinstance(owner, (type, Tensor)):
             seen.add(id(owner))
             yield owner
-            waiting += [vars(owner)[name] for name in ("sampler", "batch_sampler", "dataset") if name in vars(owner)]
+            for name, value in vars(owner).items():
+                items = value if isinstance(value, list) else [value]
+                named = name in ("sampler", "batch_sampler", "dataset")
+                waiting += [item for item in items if named or isinstance(item, (DataLoader, Dataset, Sampler))]
 
 
 def _set_if_changed(owner: Any, name: str, value: int) -> None:

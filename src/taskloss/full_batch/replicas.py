@@ -36,7 +36,7 @@ class Replicas:
                     dist.broadcast(buffer, group=module.process_group, group_src=0)
 
     @contextmanager
-    def silent(self) -> Iterator[None]:
+    def without_ddp_sync(self) -> Iterator[None]:
         """Run forward and backward passes without communication by DDP."""
         with ExitStack() as stack:
             for module in self._modules:
@@ -55,7 +55,12 @@ class Replicas:
             failure = error
             if not self._modules:
                 raise
-        flags = [_largest(torch.tensor([failure is not None]), module) for module in self._modules]
+        try:
+            flags = [_in_any_process(torch.tensor([failure is not None]), module) for module in self._modules]
+        except Exception as lost:
+            if failure is None:
+                raise
+            raise failure from lost
         if failure is not None:
             raise failure
         if any(bool(flag.any()) for flag in flags):
@@ -87,7 +92,7 @@ def _average(module: DistributedDataParallel) -> None:
         if parameter.requires_grad and name not in module.parameters_to_ignore
     ]
     # A parameter without a gradient in all processes keeps none; a process without batches contributes zeros.
-    used = _largest(torch.tensor([parameter.grad is not None for parameter in parameters]), module).tolist()
+    used = _in_any_process(torch.tensor([parameter.grad is not None for parameter in parameters]), module).tolist()
     gradients = []
     for parameter, is_used in zip(parameters, used, strict=True):
         if is_used and parameter.grad is None:
@@ -115,7 +120,7 @@ def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-def _largest(flags: Tensor, module: DistributedDataParallel) -> Tensor:
+def _in_any_process(flags: Tensor, module: DistributedDataParallel) -> Tensor:
     """Return, for every flag, whether it is set in any process."""
     device = next(module.parameters()).device
     numbers = flags.to(device, torch.int32)
