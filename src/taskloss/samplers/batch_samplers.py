@@ -37,7 +37,6 @@ class _EpochBatchSampler(Sampler[list[int]]):
         """Number of batches of this epoch that were drawn."""
         self._start = 0
         """Where the next walk over the epoch begins: 0, except after ``load_state_dict``."""
-        self._walks = 0
         self._divided: tuple[int, list[np.ndarray]] | None = None
         """The last epoch that was divided, and its batches."""
 
@@ -61,12 +60,6 @@ class _EpochBatchSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         start, self._start = self._start, 0
-        self._walks += 1
-        if self._walks == 3:
-            warn_caller(
-                f"epoch {self.epoch} of this {type(self).__name__} is walked over for the third time, with the same batches in "
-                "the same order. Call set_epoch(epoch) before each epoch for new ones (full_batch_backward does not need them)"
-            )
         for position, rows in enumerate(self._epoch_batches()[self.rank :: self.num_replicas][start:], start + 1):
             self._position = position
             yield rows.tolist()
@@ -77,7 +70,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
         A call with the present epoch changes nothing, so the loop of a resumed run may begin with it.
         """
         if _not_negative("epoch", epoch) != self.epoch:
-            self.epoch, self._position, self._start, self._walks = epoch, 0, 0, 0
+            self.epoch, self._position, self._start = epoch, 0, 0
 
     def state_dict(self, position: int | None = None) -> dict[str, int]:
         """Return the state from which a walk continues with the next batch, as whole numbers.
@@ -102,7 +95,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
                 f"the state belongs to another sampler: {', '.join(changed)}. Build the sampler with the data and the settings "
                 "of the interrupted run, or start a new epoch with set_epoch"
             )
-        self.epoch, self._position, self._walks = state["epoch"], state["position"], 0
+        self.epoch, self._position = state["epoch"], state["position"]
         self._start = self._position
 
     def _identity(self) -> dict[str, int]:
