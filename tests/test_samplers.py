@@ -335,6 +335,17 @@ def test_the_default_process_group_is_used(tmp_path):
         torch.distributed.destroy_process_group()
 
 
+def test_a_sampler_from_before_the_process_group_is_refused(monkeypatch):
+    early, explicit = StratifiedBatchSampler(TARGET, 16), StratifiedBatchSampler(TARGET, 16, num_replicas=1, rank=0)
+    for name, result in {"is_initialized": True, "get_world_size": 2, "get_rank": 1}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda result=result: result)
+    for use in (len, lambda sampler: next(iter(sampler))):
+        with pytest.raises(ValueError, match="built for rank 0 of 1, .* rank 1 of 2; build the sampler after init_process_group"):
+            use(early)
+    assert len(epoch_of(explicit)) == len(explicit) == 19
+    assert len(StratifiedBatchSampler(TARGET, 16)) == 10
+
+
 # --- bad input ----------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ class _EpochBatchSampler(Sampler[list[int]]):
         self, samples: int, batches: int, data: np.ndarray, num_replicas: int | None, rank: int | None, seed: int
     ) -> None:
         """Take the number of samples and of batches needed, and the data that the batches depend on."""
+        self._by_default = num_replicas is None
+        """Whether the number of processes and the rank were left to the default process group."""
         self.num_replicas, self.rank = _replicas(num_replicas, rank)
         self.seed = _not_negative("seed", seed)
         self.epoch = 0
@@ -56,13 +58,24 @@ class _EpochBatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch; it is the same for all ranks and epochs."""
+        self._check_replicas()
         return self._batches // self.num_replicas
 
     def __iter__(self) -> Iterator[list[int]]:
+        self._check_replicas()
         start, self._start = self._start, 0
         for position, rows in enumerate(self._epoch_batches()[self.rank :: self.num_replicas][start:], start + 1):
             self._position = position
             yield rows.tolist()
+
+    def _check_replicas(self) -> None:
+        """Raise if there is a process group now that was not there, or was another, when the sampler was built."""
+        group = _default_group()
+        if self._by_default and group is not None and group != (self.num_replicas, self.rank):
+            raise ValueError(
+                f"this {type(self).__name__} was built for rank {self.rank} of {self.num_replicas}, but this process is now rank "
+                f"{group[1]} of {group[0]}; build the sampler after init_process_group, or pass num_replicas and rank"
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch; without this call, every walk has the batches of the same one.
@@ -256,11 +269,17 @@ def _replicas(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
     if (num_replicas is None) != (rank is None):
         raise ValueError("num_replicas and rank belong together: give both, or neither for those of the default process group")
     if num_replicas is None or rank is None:
-        known = torch.distributed.is_available() and torch.distributed.is_initialized()
-        return (torch.distributed.get_world_size(), torch.distributed.get_rank()) if known else (1, 0)
+        return _default_group() or (1, 0)
     if _not_negative("rank", rank) >= _checks.check_count("num_replicas", num_replicas):
         raise ValueError(f"rank={rank} is not below num_replicas={num_replicas}; ranks count from 0")
     return num_replicas, rank
+
+
+def _default_group() -> tuple[int, int] | None:
+    """Return the size of the default process group and the rank of this process, or None without a group."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return None
+    return torch.distributed.get_world_size(), torch.distributed.get_rank()
 
 
 def _check_enough(what: str, units: int, batches: int) -> None:
