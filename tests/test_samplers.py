@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import warnings
 
@@ -238,7 +239,7 @@ def test_a_walk_continues_where_it_was_interrupted(make):
     assert seen + epoch_of(resumed) == whole
     assert epoch_of(resumed) == whole, "later walks are complete"
     assert resumed.state_dict() == {**state, "epoch": 5, "position": 0}, "the end of an epoch is the beginning of the next"
-    assert all(type(value) is int for value in state.values())
+    assert json.loads(json.dumps(state)) == state
     resumed.load_state_dict(sampler.state_dict(position=5))
     assert epoch_of(resumed) == whole[5:]
     resumed.load_state_dict(state)
@@ -253,10 +254,38 @@ def test_the_state_of_another_sampler_is_refused():
         StratifiedBatchSampler(TARGET.roll(1), 16),
         StratifiedBatchSampler(TARGET, 16, seed=1),
         StratifiedBatchSampler(TARGET, 16, num_replicas=2, rank=0),
+        StratifiedBatchSampler(TARGET, 16, min_positives=0),
+        QueryBatchSampler(TARGET, max_samples=280),
     ]
-    for other, named in zip(others, ("batches", "data", "seed", "num_replicas"), strict=True):
+    for other, named in zip(others, ("batches", "data", "seed", "num_replicas", "min_positives", "sampler"), strict=True):
         with pytest.raises(ValueError, match=f"another sampler: .*{named}"):
             other.load_state_dict(state)
+    groups = torch.arange(1000) // 7
+    by_queries, by_samples = QueryBatchSampler(groups, 20), QueryBatchSampler(groups, max_samples=147)
+    assert len(by_queries) == len(by_samples)
+    with pytest.raises(ValueError, match=r"another sampler: batch_size 20 \(here None\), max_samples None \(here 147\)"):
+        by_samples.load_state_dict(by_queries.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"position": 999}, "position of the state is 999, but an epoch has 19 batches"),
+        ({"position": 19}, "position of the state is 19"),
+        ({"position": -1}, "position of the state must be a whole number of at least 0, got -1"),
+        ({"epoch": None}, "epoch of the state must be a whole number of at least 0, got None"),
+        ({"epoch": 1.5}, "epoch of the state must be"),
+    ],
+)
+def test_a_damaged_state_is_refused(changes, message):
+    sampler = StratifiedBatchSampler(TARGET, 16)
+    with pytest.raises(ValueError, match=message):
+        sampler.load_state_dict({**sampler.state_dict(), **changes})
+    state = sampler.state_dict(position=3)
+    assert sampler.state_dict() == {**state, "position": 0}, "it stays as it was"
+    del state["epoch"]
+    with pytest.raises(ValueError, match="epoch of the state"):
+        sampler.load_state_dict(state)
 
 
 def test_a_state_loaded_after_the_iterator_was_made():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,11 @@ from taskloss.samplers.division import batches_needed, pack_queries, packed_batc
 
 class _EpochBatchSampler(Sampler[list[int]]):
     """Base of the samplers: the batches of one rank, by epoch, from any position."""
+
+    # The size is private: Accelerate takes a public batch_size for the size of every batch, and drops smaller ones.
+    _batch_size: int | None
+    _max_samples: int | None = None
+    min_positives: int
 
     def __init__(
         self, samples: int, batches: int, data: np.ndarray, num_replicas: int | None, rank: int | None, seed: int
@@ -82,11 +87,11 @@ class _EpochBatchSampler(Sampler[list[int]]):
 
         A call with the present epoch changes nothing, so the loop of a resumed run may begin with it.
         """
-        if _not_negative("epoch", epoch) != self.epoch:
-            self.epoch, self._position, self._start = epoch, 0, 0
+        if (number := _not_negative("epoch", epoch)) != self.epoch:
+            self.epoch, self._position, self._start = number, 0, 0
 
-    def state_dict(self, position: int | None = None) -> dict[str, int]:
-        """Return the state from which a walk continues with the next batch, as whole numbers.
+    def state_dict(self, position: int | None = None) -> dict[str, Any]:
+        """Return the state from which a walk continues with the next batch: the place, and the settings that it belongs to.
 
         Args:
             position: number of batches of this epoch that are done. By default those that were drawn; a ``DataLoader`` with
@@ -98,7 +103,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
         ended = position == len(self)
         return {"epoch": self.epoch + ended, "position": 0 if ended else position, **self._identity()}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken: the next walk begins there, later ones at the beginning of their epoch."""
         changed = [
             f"{name} {state.get(name)!r} (here {own!r})" for name, own in self._identity().items() if state.get(name) != own
@@ -108,12 +113,24 @@ class _EpochBatchSampler(Sampler[list[int]]):
                 f"the state belongs to another sampler: {', '.join(changed)}. Build the sampler with the data and the settings "
                 "of the interrupted run, or start a new epoch with set_epoch"
             )
-        self.epoch, self._position = state["epoch"], state["position"]
-        self._start = self._position
+        epoch, position = (_not_negative(f"{name} of the state", state.get(name)) for name in ("epoch", "position"))
+        if position >= len(self):
+            raise ValueError(f"position of the state is {position}, but an epoch has {len(self)} batches; expected fewer")
+        self.epoch, self._position, self._start = epoch, position, position
 
-    def _identity(self) -> dict[str, int]:
-        names = ("seed", "num_replicas", "samples")
-        return {name: getattr(self, name) for name in names} | {"batches": len(self), "data": self._digest}
+    def _identity(self) -> dict[str, Any]:
+        """Return what a state belongs to, as plain values: all that the batches depend on, except for the epoch."""
+        return {
+            "sampler": type(self).__name__,
+            "batch_size": self._batch_size,
+            "max_samples": self._max_samples,
+            "min_positives": self.min_positives,
+            "seed": self.seed,
+            "num_replicas": self.num_replicas,
+            "samples": self.samples,
+            "batches": len(self),
+            "data": self._digest,
+        }
 
     def occurrences(self) -> Tensor:
         """Return how often each sample occurs in this epoch, on all ranks together, int64 ``(samples,)``.
@@ -167,13 +184,12 @@ class StratifiedBatchSampler(_EpochBatchSampler):
             raise ValueError(
                 f"target has shape {array.shape}; expected one label (n,) or several (n, C), and at least one sample"
             )
-        # Private: Accelerate takes a public batch_size for the size of every batch, and drops smaller ones.
-        self._batch_size = _checks.check_count("batch_size", batch_size)
+        self._batch_size = size = _checks.check_count("batch_size", batch_size)
         self.min_positives = _not_negative("min_positives", min_positives)
         self._labels = (binary_labels(array, ignore_index)[0] == 1).reshape(len(array), -1)
         self._strata = np.unique(array, axis=0, return_inverse=True)[1].reshape(-1)
         totals = self._labels.sum(0)
-        batches = batches_needed(totals, len(array), self._batch_size, self.min_positives)
+        batches = batches_needed(totals, len(array), size, self.min_positives)
         super().__init__(len(array), batches, array, num_replicas, rank, seed)
         _check_enough("samples", len(array), self._batches)
         _warn_rare(totals, self.min_positives)
@@ -225,11 +241,9 @@ class QueryBatchSampler(_EpochBatchSampler):
             raise ValueError("groups is empty; expected one query id per sample")
         if (batch_size is None) == (max_samples is None):
             raise ValueError("give the size of a batch either in queries, batch_size=, or in samples, max_samples=")
-        self._batch_size, self._max_samples, self.min_positives = (
-            batch_size,
-            max_samples,
-            _not_negative("min_positives", min_positives),
-        )
+        self._batch_size = None if batch_size is None else _checks.check_count("batch_size", batch_size)
+        self._max_samples = None if max_samples is None else _checks.check_count("max_samples", max_samples)
+        self.min_positives = _not_negative("min_positives", min_positives)
         names, self._queries = np.unique(ids, return_inverse=True)
         self._sizes, self._positive, data = np.bincount(self._queries), None, ids
         if self.min_positives:
@@ -240,18 +254,17 @@ class QueryBatchSampler(_EpochBatchSampler):
                 raise ValueError(f"target has shape {relevance.shape} and groups has shape {ids.shape}; expected the same shape")
             self._positive = (np.bincount(self._queries, relevance > 0) > 0)[:, None]
             data = np.stack([ids, relevance > 0])
-        if max_samples is not None:
-            _checks.check_count("max_samples", max_samples)
-            if self._sizes.max() > max_samples:
+        if self._max_samples is not None:
+            if self._sizes.max() > self._max_samples:
                 raise ValueError(
                     f"query {names[self._sizes.argmax()]} has {self._sizes.max()} samples, more than max_samples={max_samples}; "
                     "queries are not split, so raise max_samples or shorten the query"
                 )
-            batches = packed_batches_needed(self._sizes, max_samples)
+            batches = packed_batches_needed(self._sizes, self._max_samples)
         else:
+            assert self._batch_size is not None
             totals = np.zeros(1, np.int64) if self._positive is None else self._positive.sum(0)
-            count = _checks.check_count("batch_size", batch_size)
-            batches = batches_needed(totals, len(names), count, self.min_positives)
+            batches = batches_needed(totals, len(names), self._batch_size, self.min_positives)
         super().__init__(len(ids), batches, data, num_replicas, rank, seed)
         _check_enough("queries", len(names), self._batches)
 
@@ -270,9 +283,10 @@ def _replicas(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
         raise ValueError("num_replicas and rank belong together: give both, or neither for those of the default process group")
     if num_replicas is None or rank is None:
         return _default_group() or (1, 0)
-    if _not_negative("rank", rank) >= _checks.check_count("num_replicas", num_replicas):
+    count, number = _checks.check_count("num_replicas", num_replicas), _not_negative("rank", rank)
+    if number >= count:
         raise ValueError(f"rank={rank} is not below num_replicas={num_replicas}; ranks count from 0")
-    return num_replicas, rank
+    return count, number
 
 
 def _default_group() -> tuple[int, int] | None:
