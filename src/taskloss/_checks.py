@@ -43,6 +43,13 @@ def check_count(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_not_negative(name: str, value: Any) -> int:
+    """Return ``value`` as an int if it is a whole number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 0:
+        raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}")
+    return int(value)
+
+
 def as_dims(dim: Any) -> tuple[int, ...] | None:
     """Return ``dim`` as a tuple of axes; None leaves the axes to the task."""
     if dim is None:

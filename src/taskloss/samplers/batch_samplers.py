@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,7 +32,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
         self._by_default = num_replicas is None
         """Whether the number of processes and the rank were left to the default process group."""
         self.num_replicas, self.rank = _replicas(num_replicas, rank)
-        self.seed = _not_negative("seed", seed)
+        self.seed = _checks.check_not_negative("seed", seed)
         self.epoch = 0
         self.samples = samples
         """Number of samples of the data."""
@@ -87,7 +86,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
 
         A call with the present epoch changes nothing, so the loop of a resumed run may begin with it.
         """
-        if (number := _not_negative("epoch", epoch)) != self.epoch:
+        if (number := _checks.check_not_negative("epoch", epoch)) != self.epoch:
             self.epoch, self._position, self._start = number, 0, 0
 
     def state_dict(self, position: int | None = None) -> dict[str, Any]:
@@ -97,7 +96,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
             position: number of batches of this epoch that are done. By default those that were drawn; a ``DataLoader`` with
                 workers draws batches ahead of the training, so pass your own count there.
         """
-        position = self._position if position is None else _not_negative("position", position)
+        position = self._position if position is None else _checks.check_not_negative("position", position)
         if position > len(self):
             raise ValueError(f"position={position} is beyond the {len(self)} batches of an epoch")
         ended = position == len(self)
@@ -113,7 +112,7 @@ class _EpochBatchSampler(Sampler[list[int]]):
                 f"the state belongs to another sampler: {', '.join(changed)}. Build the sampler with the data and the settings "
                 "of the interrupted run, or start a new epoch with set_epoch"
             )
-        epoch, position = (_not_negative(f"{name} of the state", state.get(name)) for name in ("epoch", "position"))
+        epoch, position = (_checks.check_not_negative(f"{name} of the state", state.get(name)) for name in ("epoch", "position"))
         if position >= len(self):
             raise ValueError(f"position of the state is {position}, but an epoch has {len(self)} batches; expected fewer")
         self.epoch, self._position, self._start = epoch, position, position
@@ -185,7 +184,7 @@ class StratifiedBatchSampler(_EpochBatchSampler):
                 f"target has shape {array.shape}; expected one label (n,) or several (n, C), and at least one sample"
             )
         self._batch_size = size = _checks.check_count("batch_size", batch_size)
-        self.min_positives = _not_negative("min_positives", min_positives)
+        self.min_positives = _checks.check_not_negative("min_positives", min_positives)
         self._labels = (binary_labels(array, ignore_index)[0] == 1).reshape(len(array), -1)
         self._strata = np.unique(array, axis=0, return_inverse=True)[1].reshape(-1)
         totals = self._labels.sum(0)
@@ -243,7 +242,7 @@ class QueryBatchSampler(_EpochBatchSampler):
             raise ValueError("give the size of a batch either in queries, batch_size=, or in samples, max_samples=")
         self._batch_size = None if batch_size is None else _checks.check_count("batch_size", batch_size)
         self._max_samples = None if max_samples is None else _checks.check_count("max_samples", max_samples)
-        self.min_positives = _not_negative("min_positives", min_positives)
+        self.min_positives = _checks.check_not_negative("min_positives", min_positives)
         names, self._queries = np.unique(ids, return_inverse=True)
         self._sizes, self._positive, data = np.bincount(self._queries), None, ids
         if self.min_positives:
@@ -283,7 +282,7 @@ def _replicas(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
         raise ValueError("num_replicas and rank belong together: give both, or neither for those of the default process group")
     if num_replicas is None or rank is None:
         return _default_group() or (1, 0)
-    count, number = _checks.check_count("num_replicas", num_replicas), _not_negative("rank", rank)
+    count, number = _checks.check_count("num_replicas", num_replicas), _checks.check_not_negative("rank", rank)
     if number >= count:
         raise ValueError(f"rank={rank} is not below num_replicas={num_replicas}; ranks count from 0")
     return count, number
@@ -299,12 +298,6 @@ def _default_group() -> tuple[int, int] | None:
 def _check_enough(what: str, units: int, batches: int) -> None:
     if units < batches:
         raise ValueError(f"there are {units} {what} for {batches} batches (one per rank and step); use fewer processes")
-
-
-def _not_negative(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 0:
-        raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}")
-    return int(value)
 
 
 def _warn_rare(totals: np.ndarray, minimum: int) -> None:

@@ -54,8 +54,8 @@ def stratified_batches(
     free = np.ones(len(strata), bool)
     free[np.concatenate(reserved)] = False
     rest = np.flatnonzero(free)
-    room = len(rest) if batch_size is None else batches * batch_size - int(sizes.sum())
-    rest = rest[stratified_order(strata[rest], rng)][:room]
+    capacity = len(rest) if batch_size is None else batches * batch_size - int(sizes.sum())
+    rest = rest[stratified_order(strata[rest], rng)][:capacity]
     parts = np.split(rest, np.cumsum(_fill_levels(sizes, len(rest)))[:-1])
     return [np.concatenate(pair) for pair in zip(reserved, parts, strict=True)]
 
