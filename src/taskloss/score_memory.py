@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from taskloss import _checks, distributed
+from taskloss import _checks
+from taskloss._ranks import Ranks, Shard, digest
+from taskloss.distributed import wants_union
 
 _BUFFERS = ("scores", "target", "groups", "sizes")
 
@@ -77,44 +79,71 @@ class ScoreMemory(nn.Module):
         if not self.training:
             return self.criterion(scores, target, **options)
         settings = {**getattr(self.criterion, "settings", {}), **options}
-        own = _read_rows(scores, target, settings.get("groups"))
-        group, batch, first_rank = settings.get("process_group"), own, True
-        if distributed.wants_union(settings.get("sync"), group):
-            batch, first_rank = own.gather(group), torch.distributed.get_rank(group) == 0
-        self._check(batch, settings)
+        if wants_union(settings.get("sync"), settings.get("process_group")):
+            ranks = Ranks(settings.get("process_group"))
+            rows, counts = ranks.exchange(lambda: self._shard(scores, target, settings))
+            batch, first_rank = _Rows(rows["scores"], rows["target"], rows.get("groups")), ranks.own == 0
+            own_groups = None if batch.groups is None else batch.groups.split(counts["groups"])[ranks.own]
+        else:
+            batch, first_rank = self._read(scores, target, settings), True
+            own_groups = batch.groups
         past = self._past(batch)
         kept = _kept_rows(batch.target, settings.get("ignore_index"))
-        present = _Rescaled.apply(scores, _factors(own.groups, batch, past, kept))  # type: ignore[no-untyped-call]
+        present = _Rescaled.apply(scores, _factors(own_groups, batch, past, kept))  # type: ignore[no-untyped-call]
         # The criterion takes the samples of all ranks together, so only one of them may bring the memory.
-        union = _Rows(present, target, own.groups).join(past if first_rank else past.first(0))
+        union = _Rows(present, target, own_groups).join(past if first_rank else past.empty())
         if union.groups is not None:
             options["groups"] = union.groups
         value = self.criterion(union.scores, union.target, **options)
         self._remember(batch.select(kept))
         return value
 
-    def _check(self, batch: _Rows, settings: dict[str, Any]) -> None:
-        """Check a call, by the rows of all ranks, so that all ranks raise the same error."""
-        scores, target, groups = batch
+    def _read(self, scores: Tensor, target: Tensor, settings: dict[str, Any]) -> _Rows:
+        """Check a call, and return its rows."""
+        rows = _read_rows(scores, target, settings.get("groups"))
+        _checks.check_ignore_index(settings.get("ignore_index"))
         if settings.get("num_relevant") is not None:
             raise ValueError(
                 "num_relevant cannot be combined with a memory of scores: it counts the relevant items of one ranking, and the "
                 "remembered samples make it another. Leave it out, or call the criterion without a memory"
             )
-        if groups is not None:
-            _checks.check_groups(groups.cpu().numpy(), len(scores))
-            synced = distributed.wants_union(settings.get("sync"), settings.get("process_group"))
-            if synced and settings.get("weight") is not None:
-                raise ValueError(
-                    "weights of queries cannot be combined with a memory of scores over several processes, since the memory "
-                    "brings queries of other ranks; leave out weight=, or call the criterion without a memory"
-                )
-        _check_first_axis(self.criterion, scores, target, settings.get("dim"), groups is not None)
+        if rows.groups is not None:
+            _checks.check_groups(rows.groups.cpu().numpy(), len(scores))
+        _check_first_axis(self.criterion, scores, target, settings.get("dim"), rows.groups is not None)
+        return rows
+
+    def _shard(self, scores: Tensor, target: Tensor, settings: dict[str, Any]) -> Shard:
+        """Return what this rank brings to a call over several processes, and what must be equal on all ranks."""
+        rows = self._read(scores, target, settings)
+        weighted = settings.get("weight") is not None
+        if weighted and rows.groups is not None:
+            raise ValueError(
+                "weights of queries cannot be combined with a memory of scores over several processes, since the memory "
+                "brings queries of other ranks; leave out weight=, or call the criterion without a memory"
+            )
+        equal = {
+            "function": "ScoreMemory",
+            "batches": str(self.batches),
+            "weight": "given" if weighted else "not given",
+            "dim": str(_checks.as_dims(settings.get("dim"))),
+            "ignore_index": str(settings.get("ignore_index")),
+            "the memory, to be restored or reset on all ranks alike": self._describe_memory(),
+        }
+        return Shard({name: part for name, part in rows._asdict().items() if part is not None}, equal)
+
+    def _describe_memory(self) -> str:
+        """Return a text that is the same on all ranks if what they remember is."""
+        if not len(self.sizes):
+            return "empty"
+        parts = [getattr(self, name).cpu() for name in _BUFFERS]
+        content = b"".join(part.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for part in parts)
+        kinds = "".join(f"{part.dtype}{tuple(part.shape)}" for part in parts)
+        return f"batches of {', '.join(map(str, self.sizes.tolist()))} samples of digest {digest(kinds.encode() + content):x}"
 
     def _past(self, batch: _Rows) -> _Rows:
         """Return the remembered samples that join this batch: all, or with groups those of its queries."""
         if not len(self.scores):
-            return batch.first(0)
+            return batch.empty()
         past = self._memory(batch.scores.device)
         if past.kind() != batch.kind():
             raise ValueError(
@@ -171,14 +200,9 @@ class _Rows(NamedTuple):
         """Return the rows of a mask."""
         return _Rows(self.scores[rows], self.target[rows], None if self.groups is None else self.groups[rows])
 
-    def first(self, count: int) -> _Rows:
-        """Return the first rows."""
-        return _Rows(self.scores[:count], self.target[:count], None if self.groups is None else self.groups[:count])
-
-    def gather(self, process_group: Any) -> _Rows:
-        """Return the rows of all ranks."""
-        gathered = distributed.gather(*(part for part in self if part is not None), process_group=process_group)
-        return _Rows(gathered[0], gathered[1], gathered[2] if len(gathered) > 2 else None)
+    def empty(self) -> _Rows:
+        """Return no rows, of the same kind."""
+        return _Rows(self.scores[:0], self.target[:0], None if self.groups is None else self.groups[:0])
 
     def join(self, other: _Rows) -> _Rows:
         """Return these rows and then the others; both or neither have groups."""

@@ -34,13 +34,36 @@ def main() -> None:
             pairs |= {name: (part, alone.state_dict()[name]) for name, part in together.state_dict().items()}
             differences += [[grouped, step, name] for name, pair in pairs.items() if not torch.allclose(*pair, atol=1e-12)]
     weighted = error_of(lambda: together(own, target[rows], sync=True, groups=options["groups"][rows], weight=torch.ones(4)))
-    other = own.detach().float() if rank == 1 else own
-    report(
-        sys.argv[1],
-        rank,
-        {"differences": differences, "weighted": weighted, "dtype": error_of(lambda: together(other, target[rows], sync=True))},
-    )
+    report(sys.argv[1], rank, {"differences": differences, "weighted": weighted, "errors": errors_of_one_rank(rank)})
     dist.destroy_process_group()
+
+
+def errors_of_one_rank(rank: int) -> dict[str, list[str] | None]:
+    """Return the error of calls in which one of the two ranks errs, by what it does."""
+    scores, target, groups = torch.tensor([0.3, 0.1, 0.2]), torch.tensor([1, 0, 1]), torch.tensor([0, 0, 1])
+    calls = {
+        "dtype": ((scores.double(), target), {}),
+        "length": ((scores, target[:2]), {}),
+        "array": ((scores, target.numpy()), {}),
+        "num_relevant": ((scores, target), {"num_relevant": 3}),
+        "dim": ((scores, target), {"dim": 1}),
+        "ignore_index": ((scores, target), {"ignore_index": "none"}),
+        "weight": ((scores, target), {"weight": torch.tensor(2.0)}),
+        "groups": ((scores, target), {"groups": groups}),
+    }
+    errors = {}
+    for name, (data, options) in calls.items():
+        memory = tl.ScoreMemory(tl.DirectLoss("average_precision"), batches=2)
+        memory(scores, target, sync=True)
+        arguments, more = (data, options) if rank == 1 else ((scores, target), {})
+        errors[name] = error_of(lambda: memory(*arguments, sync=True, **more))  # noqa: B023
+        assert memory.sizes.tolist() == [6], "nothing was remembered"
+    restored, settings = (tl.ScoreMemory(tl.DirectLoss("average_precision"), batches=batches) for batches in (2, 2 + rank))
+    if rank == 0:
+        restored.load_state_dict(memory.state_dict())
+    errors["restored"] = error_of(lambda: restored(scores, target, sync=True))
+    errors["batches"] = error_of(lambda: settings(scores, target, sync=True))
+    return errors
 
 
 if __name__ == "__main__":
