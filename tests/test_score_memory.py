@@ -169,12 +169,12 @@ def test_an_error_of_the_criterion_leaves_the_memory_as_it_was():
 
 
 def test_any_function_is_a_criterion():
-    memory = tl.ScoreMemory(lambda scores, target: (scores * target).sum(), batches=1)
+    memory = tl.ScoreMemory(lambda scores, target: (scores * target).mean(), batches=1)
     memory(torch.tensor([5.0]), torch.tensor([1]))
     scores = torch.tensor([1.0, 2.0], requires_grad=True)
     loss = memory(scores, torch.tensor([1, 1]))
-    assert loss.item() == 8.0
-    assert gradient(loss, scores).tolist() == [1.5, 1.5], "three samples, two of them present"
+    assert loss.item() == pytest.approx(8 / 3)
+    assert gradient(loss, scores).tolist() == pytest.approx([0.5, 0.5]), "1/3 each, times 3 samples / 2 present"
 
 
 def test_pooled_images_are_remembered():

@@ -29,14 +29,19 @@ class ScoreMemory(nn.Module):
     one forgotten. In evaluation (``module.eval()``), the criterion is called as it is, and nothing is remembered.
 
     With ``groups``, remembered samples join the queries of the present batch; other queries are no part of the value. The factor
-    is then that of each query. Samples whose targets are all ``ignore_index`` are neither remembered nor counted. With
-    ``sync=True`` or ``process_group=``, all ranks remember the samples of all ranks, which takes one more exchange of scores and
-    targets. What is remembered is part of ``state_dict``. Keep ``batches`` below the batches of an epoch: beyond, the union holds
-    a sample twice.
+    is then that of each query. An id must mean the same query in every batch: ids that count from 0 in each batch would join
+    different queries. Samples whose targets are all ``ignore_index`` are neither remembered nor counted.
+
+    What is remembered is part of ``state_dict``. Keep ``batches`` below the batches of an epoch: beyond, the union holds a sample
+    twice. With ``sync=True`` or ``process_group=``, all ranks remember the samples of all ranks, which takes one more exchange of
+    scores and targets; every rank must restore the state. DDP overwrites the buffers of its module, such as this memory, with
+    those of rank 0: keep the criterion outside of the DDP-wrapped module, or use ``sync=True``.
 
     Args:
         criterion: a loss of this library, or any function ``(scores, target, **options) -> loss`` whose samples lie along the
-            first axis. ``num_relevant`` is refused, as are calls in which each row is a ranking of its own (``dim=1``).
+            first axis. It must be a metric or a mean over samples: in a sum over samples, the part of a batch is not smaller, and
+            its gradient would be too large by the factor. ``num_relevant`` is refused, as are calls in which each row is a
+            ranking of its own (``dim=1``).
         batches: number of batches that are remembered.
 
     >>> import taskloss as tl
