@@ -89,6 +89,12 @@ def test_probabilities_instead_of_logits(make):
     assert "Leave out the sigmoid" in said[0]
 
 
+def test_a_fresh_layer_whose_first_scores_look_like_probabilities():
+    criterion = tl.DirectLoss("f_score")
+    assert not messages(criterion, SCORES.sigmoid(), TARGET, calls=_advice.FIRST - 1)
+    assert not messages(criterion, SCORES, TARGET, calls=20)
+
+
 def test_scores_of_one_sign_from_the_start():
     for sign, word in (
         (1, "above 0, so every sample is predicted positive"),

@@ -46,6 +46,7 @@ LAYERS = [
     "datasets",
     "report",
     "cli",
+    "__main__",
 ]
 
 

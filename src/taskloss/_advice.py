@@ -116,13 +116,16 @@ class Advice:
         self.one_sign = self.one_sign + sign if sign and abs(self.one_sign) == self.calls - 1 else 0
         if not call.has_both_labels():
             return
-        if 0 <= low < high <= 1 and (high >= 0.5 or self.one_sign == FIRST):
+        if abs(self.one_sign) < FIRST:
+            return
+        if 0 <= low < high <= 1:
             self._warn(
                 "sign",
-                f"all scores are between {low:.3g} and {high:.3g}, as if they were probabilities. Labels are predicted at score "
-                "0, so every sample is predicted positive. Leave out the sigmoid or softmax and pass logits, or scores - 0.5",
+                f"all scores of the first {FIRST} calls are above 0, now between {low:.3g} and {high:.3g}, as if they were "
+                "probabilities. Labels are predicted at score 0, so every sample is predicted positive. Leave out the sigmoid or "
+                "softmax and pass logits, or scores - 0.5; without one, let the last layer start with a bias near 0",
             )
-        elif abs(self.one_sign) == FIRST:
+        else:
             side, label = ("above", "positive") if sign > 0 else ("below", "negative")
             self._warn(
                 "sign",

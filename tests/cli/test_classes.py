@@ -59,7 +59,7 @@ def test_train_and_predict(flowers, metric, label, tmp_path: Path):
     truth = [row["kind"] for row in csv.DictReader(flowers.open())]
     assert np.mean([row["prediction"] == kind for row, kind in zip(rows, truth, strict=True)]) > 0.9
     np.testing.assert_allclose([sum(float(row[f"probability {name}"]) for name in ("daisy", "rose", "tulip")) for row in rows], 1)
-    assert f"{metric} on these rows: " in result.stderr
+    assert f"{label} on these rows: " in result.stderr
     record = json.loads(invoke("predict", tmp_path / "model", flowers, "--json").stdout)
     if metric == "multi_class":
         right = np.mean([row["prediction"] == kind for row, kind in zip(rows, truth, strict=True)])

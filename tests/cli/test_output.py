@@ -100,7 +100,7 @@ def test_target_that_cannot_be_judged_is_said(model, claims, tmp_path: Path):
     result = invoke("predict", model, tmp_path / "ok.csv")
     assert result.exit_code == 0
     assert (
-        "average_precision is not defined on these rows: the target, column 'label' of ok.csv, has one class only"
+        "average precision is not defined on these rows: the target, column 'label' of ok.csv, has one class only"
         in result.stderr
     )
 

@@ -61,7 +61,7 @@ def test_predictions_are_the_models_own(model, claims):
     np.testing.assert_array_equal([float(row["score"]) for row in rows], scores)
     np.testing.assert_allclose([float(row["probability"]) for row in rows], loaded.estimator.predict_proba(features)[:, 1])
     assert [row["prediction"] for row in rows] == np.where(scores > 0, "fraud", "ok").tolist()
-    assert "average_precision on these rows" in result.stderr
+    assert "average precision on these rows" in result.stderr
 
 
 def test_rows_without_target_and_in_another_order(model, claims, tmp_path: Path):

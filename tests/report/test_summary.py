@@ -67,9 +67,12 @@ def test_plain_t_test_would_be_too_sure():
     assert summarize(records).outcome == "unclear"
 
 
-def test_equal_differences_have_no_error():
-    contrast = summarize(comparison([0.5, 0.5], [0.75, 0.75])).contrasts["direct"]
-    assert (contrast.p_value, contrast.interval) == (0.0, (0.25, 0.25))
+def test_equal_differences_do_not_decide():
+    """One test sample more in both splits: the spread of zero is chance, not certainty."""
+    summary = summarize(comparison([0.5, 0.5], [0.75, 0.75]))
+    contrast = summary.contrasts["direct"]
+    assert (contrast.p_value, contrast.interval) == (0.5, (0.0, 0.5))
+    assert summary.outcome == "unclear"
 
 
 @pytest.mark.parametrize("values", [[0.01, 0.02, 0.03], [0.5, 0.9, 0.4], [0.03, 0.01, 0.04, 0.2], [0.7]])

@@ -29,7 +29,7 @@ NETWORK_METHODS = {
     ),
     "direct": MethodInfo(
         CONTENDER,
-        "direct loss minimization of the metric, with its default update: positive for rankings, for labels and classes central",
+        "direct loss minimization of the metric, with the default update of that metric",
     ),
     "direct_positive": MethodInfo(
         "direct positive", "direct loss minimization of the metric, positive update (away from worse answers)"

@@ -218,11 +218,12 @@ def _evaluate(model: Model, table: Table, features: np.ndarray, scores: np.ndarr
     try:
         target, rows = _labels(model, table)
     except TableError as error:
-        return {"metric": model.facts.metric, "value": None, "reason": str(error)}
+        return {"metric": model.facts.metric, "label": model.metric.label, "value": None, "reason": str(error)}
     shift = threshold if model.metric.judges_decisions else 0.0
     value = model.metric.value(scores[rows] - shift, target)
     overlap = model.sketch.overlap(features[rows], target)
-    return {"metric": model.facts.metric, "value": value, "training_rows": overlap.is_clear}
+    found = {"value": value, "training_rows": overlap.is_clear}
+    return {"metric": model.facts.metric, "label": model.metric.label, **found}
 
 
 def _describe_cut(
@@ -263,9 +264,9 @@ def _write(columns: dict[str, Any], summary: dict[str, Any], output: Path | None
         return
     if summary.get("value") is not None:
         remark = " (too optimistic: the model was trained on many of them)" if summary["training_rows"] else ""
-        typer.echo(f"{summary['metric']} on these rows: {100 * summary['value']:.2f}%{remark}", err=True)
+        typer.echo(f"{summary['label']} on these rows: {100 * summary['value']:.2f}%{remark}", err=True)
     elif "reason" in summary:
-        typer.echo(f"{summary['metric']} is not defined on these rows: {summary['reason']}", err=True)
+        typer.echo(f"{summary['label']} is not defined on these rows: {summary['reason']}", err=True)
     if "threshold" in summary:
         share = summary["flagged"] / summary["rows"]
         typer.echo(

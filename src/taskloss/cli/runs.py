@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -148,7 +149,9 @@ def train_and_test(
     training, test = split
     start = time.perf_counter()
     try:
-        with single_thread():
+        with single_thread(), warnings.catch_warnings():
+            # What a loss advises those who call it from Python; a network that learned nothing shows in the table.
+            warnings.simplefilter("ignore", UserWarning)
             result = plan.methods[method].fit(training, test, plan.metric, seed, on_progress)
     except (ValueError, MemoryError) as error:
         return method, str(error) or "out of memory"

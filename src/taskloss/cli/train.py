@@ -111,6 +111,8 @@ def _fit(samples: TableSamples, metric: Metric, method: str, **settings: Any) ->
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
+                # It advises arguments of the loss, which the command does not have.
+                warnings.filterwarnings("ignore", "the gradient of this loss is zero", UserWarning)
                 fit_estimator(estimator, Subset(features, samples.target, samples.groups), metric)
         except ValueError as error:
             raise CommandError(str(error), BAD_DATA) from error

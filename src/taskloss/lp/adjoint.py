@@ -211,8 +211,8 @@ class Notice:
         if not self.given:
             self.given = True
             warn_caller(
-                "the gradient in the costs c is zero: the loss uses x alone, and with gradient='active_set' x is a vertex, which "
-                "does not move with the costs. To learn costs, use LPLayer(gradient='smoothed', ridge=...), a loss of "
+                "the costs c get no gradient through x: with gradient='active_set' x is a vertex, which does not move with the "
+                "costs. To learn costs, use LPLayer(gradient='smoothed', ridge=...), a loss of "
                 "solution.objective, or a regret loss: taskloss.DirectLoss(taskloss.Structured(solver, loss='regret'))"
             )
 

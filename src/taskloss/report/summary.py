@@ -81,12 +81,18 @@ def resampled_t_test(differences: np.ndarray, overlap: float) -> Contrast:
     The splits of different seeds share most of their samples, so their differences are correlated, and the plain paired t-test
     is far too confident. The correction adds the ratio of test to training samples, ``overlap``, to the factor ``1/n`` of the
     variance: ``t = mean / (std * sqrt(1/n + test/training))``, with ``n - 1`` degrees of freedom.
+
+    Equal differences, such as one test sample in each of two splits, say nothing about their spread. The p-value is then that of
+    the sign test, and the interval reaches to zero.
     """
     n = len(differences)
     mean, spread = float(differences.mean()), float(differences.std(ddof=1))
     error = spread * sqrt(1 / n + overlap)
     half_width = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
-    p_value = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
+    if spread <= 1e-12 * abs(mean):
+        half_width, p_value = abs(mean), min(1.0, 2.0 * 0.5**n) if mean else 1.0
+    else:
+        p_value = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error > 0 else 1.0
     wins = int((differences > 0).sum())
     return Contrast(tuple(differences.tolist()), mean, spread, (mean - half_width, mean + half_width), p_value, p_value, wins)
 

@@ -97,6 +97,8 @@ class Chart:
 
     def _path(self, points: Sequence[tuple[float, float]], style: str, *, close: bool = False) -> None:
         steps = "L".join(f"{left:g} {top:g}" for left, top in points)
+        if not steps:
+            return
         self.shapes.append(Markup('<path class="{}" d="M{}{}"/>').format(style, steps, "Z" if close else ""))
 
     def render(self) -> Markup:
