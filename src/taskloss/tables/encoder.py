@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from taskloss._warn import warn_caller
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.identifiers import MAX_LENGTH, MIN_DISTINCT, why_identifier
 from taskloss.tables.numbers import NumberStyle
-from taskloss.tables.table import Kind, Table
+from taskloss.tables.spelling import FALSE, TRUE
+from taskloss.tables.table import Categories, Kind, Table
 
 MAX_CATEGORIES = 30
 """Number of categories of a column, the most frequent ones, that get a feature of their own; the rest are "other"."""
+MAX_UNSEEN, HARDLY_ANY = 0.5, 0.1
+"""A larger share of categories without a feature is announced if it was below :data:`HARDLY_ANY` in the fitted rows."""
 
 
 def min_category_rows(rows: int) -> int:
@@ -56,13 +60,16 @@ class CategoricalRule:
     """Rule for a column of categories.
 
     Its features are one indicator per category, one of "other" and one of missing values if the fitted rows had any. A new
-    category counts as "other"; without that feature, all its indicators are 0.
+    category counts as "other"; without that feature, all its indicators are 0. If most cells hold such categories, and hardly any
+    did in the fitted rows, encoding warns: they are probably written in another way. For a column of booleans, 0 and 1 are known.
     """
 
     name: str
     categories: tuple[str, ...]
     other: bool
     indicator: bool
+    rare: float = 0.0
+    """Share of "other" among the filled cells of the fitted rows."""
 
     def feature_names(self) -> list[str]:
         suffixes = [f"= {label}" for label in self.categories] + ["other"] * self.other + ["missing"] * self.indicator
@@ -70,17 +77,32 @@ class CategoricalRule:
 
     def refit(self, table: Table) -> CategoricalRule:
         column = table.categories(self.name)
-        kept = _frequent(column.counts(), table.rows)
-        return replace(self, categories=tuple(column.labels[index] for index in kept), other=len(kept) < len(column.labels))
+        counts = column.counts()
+        kept = _frequent(counts, table.rows)
+        categories = tuple(column.labels[index] for index in kept)
+        return replace(self, categories=categories, other=len(kept) < len(counts), rare=_share_of_rest(counts, kept))
 
     def encode(self, table: Table) -> list[np.ndarray]:
         column = table.categories(self.name)
         index_of = {label: index for index, label in enumerate(self.categories)}
+        if index_of.keys() <= {FALSE, TRUE}:
+            index_of |= {number: index_of[label] for number, label in (("0", FALSE), ("1", TRUE)) if label in index_of}
+        self._warn_unseen(column, [label not in index_of for label in column.labels], table.source)
         # Other labels have the code -1. A missing cell has the code -1 in the column, so it reads the last entry, -2.
         lookup = np.array([*(index_of.get(label, -1) for label in column.labels), -2], dtype=np.int32)
         codes = lookup[column.codes]
         features = [codes == index for index in range(len(self.categories))]
         return features + [codes == -1] * self.other + [codes == -2] * self.indicator
+
+    def _warn_unseen(self, column: Categories, new: list[bool], source: str) -> None:
+        counts = column.counts()
+        unseen = int(counts[new].sum())
+        if self.rare < HARDLY_ANY and unseen > MAX_UNSEEN * counts.sum():
+            values = [label for label, is_new in zip(column.labels, new, strict=True) if is_new]
+            warn_caller(
+                f"column {self.name!r} of {source}: {unseen:,} of {int(counts.sum()):,} values are none of the known categories "
+                f"and count as other: {_list(values)}; known are {_list(self.categories)}. If these are meant, spell them alike"
+            )
 
 
 Rule = NumericRule | CategoricalRule
@@ -222,6 +244,7 @@ def _rule(record: Mapping[str, Any]) -> Rule:
         ("indicator", bool),
         ("median", (int, float)),
         ("other", bool),
+        ("rare", (int, float)),
         ("categories", (list, tuple)),
     ):
         if name in fields and not isinstance(fields[name], kind):
@@ -269,6 +292,15 @@ def _frequent(counts: np.ndarray, rows: int) -> list[int]:
     return sorted(int(index) for index in frequent if counts[index] >= min_category_rows(rows))
 
 
+def _share_of_rest(counts: np.ndarray, kept: list[int]) -> float:
+    """Return the share of the cells whose category has no feature of its own."""
+    return 1 - float(counts[kept].sum()) / max(1, int(counts.sum()))
+
+
+def _list(labels: Sequence[str]) -> str:
+    return ", ".join(map(shorten, labels[:3])) + (", ..." if len(labels) > 3 else "")
+
+
 def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, ColumnUse]:
     column = table.categories(name)
     counts = column.counts()
@@ -284,4 +316,5 @@ def _fit_categorical(table: Table, name: str) -> tuple[CategoricalRule | None, C
     others = len(counts) - len(kept)
     summary = f"{len(kept):,} categories" + (f", {others:,} rare categories count as other" if others else "")
     use = ColumnUse(name, summary + _note_missing(absent), remarkable=bool(others))
-    return CategoricalRule(name, tuple(column.labels[index] for index in kept), bool(others), bool(absent.any())), use
+    categories = tuple(column.labels[index] for index in kept)
+    return CategoricalRule(name, categories, bool(others), bool(absent.any()), _share_of_rest(counts, kept)), use

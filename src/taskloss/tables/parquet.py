@@ -15,7 +15,7 @@ MICROSECONDS_PER_DAY, MICROSECONDS_PER_HOUR = 86_400e6, 3_600e6
 
 
 def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str]]:
-    """Return the columns as numbers or text, and notices of those that were left out because they are neither."""
+    """Return the columns as numbers, booleans or text, and notices of those that were left out because they are neither."""
     try:
         table = pq.ParquetFile(path).read()
         table.validate(full=True)  # Arrow reads text that is not UTF-8 without a word.
@@ -33,7 +33,7 @@ def read_parquet(path: Path, source: str) -> tuple[dict[str, pa.Array], list[str
 
 
 def _convert(data: pa.ChunkedArray, name: str, source: str) -> pa.Array | None:
-    """Return a column as float64 or text, None if it is neither."""
+    """Return a column as float64, booleans or text, None if it is neither."""
     kind = data.type
     if pa.types.is_dictionary(kind):
         kind, data = kind.value_type, data.cast(kind.value_type)
@@ -41,8 +41,9 @@ def _convert(data: pa.ChunkedArray, name: str, source: str) -> pa.Array | None:
         return _temporal(data, kind)
     if pa.types.is_null(kind):
         return pa.nulls(len(data), pa.float64())
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        data = data.cast(pa.uint8()) if pa.types.is_boolean(kind) else data
+    if pa.types.is_boolean(kind):
+        return _join(data, name, source)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _join(data.cast(pa.float64(), safe=False), name, source)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.compute.utf8_trim_whitespace(_join(data.cast(pa.string()), name, source))

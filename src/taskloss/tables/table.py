@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from taskloss.tables.dates import DAY_FIRST, MONTH_FIRST, parse_date, spell_date
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import AMBIGUOUS, NumberStyle, find_style
+from taskloss.tables.spelling import spell_cells, spell_label
 
 MISSING = frozenset(
     {"", "?", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "na", "nan", "null"}
@@ -59,7 +60,7 @@ class Table:
     source: str
     """The name of the file, for messages."""
     columns: Mapping[str, pa.Array]
-    """Columns of numbers (float64) or text, in the order of the file."""
+    """Columns of numbers (float64), booleans or text, in the order of the file."""
     notices: tuple[str, ...] = ()
     """Notices about what the reader did on its own."""
     missing: frozenset[str] = MISSING
@@ -91,7 +92,7 @@ class Table:
         return replace(self, columns={name: column.take(index) for name, column in self.columns.items()})
 
     def with_nulls(self, name: str) -> pa.Array:
-        """Return a column of text with nulls in place of missing values; a column of numbers is returned unchanged."""
+        """Return a column of text with nulls in place of missing values; any other column is returned unchanged."""
         column = self.column(name)
         if not pa.types.is_string(column.type):
             return column
@@ -101,6 +102,8 @@ class Table:
     def kind(self, name: str) -> Kind:
         """Return whether a column holds numbers or categories; raise an error if nearly all, but not all, cells are numbers."""
         column = self.with_nulls(name)
+        if pa.types.is_boolean(column.type) and column.null_count < len(column):
+            return Kind(numeric=False)
         if not pa.types.is_string(column.type) or column.null_count == len(column):
             return Kind(numeric=True)
         if _plain_numbers(column) is not None:
@@ -138,24 +141,21 @@ class Table:
 
     def cells(self, name: str) -> list[str | int | float | None]:
         """Return the cells of a column as they stand in the file; whole numbers without a decimal point."""
-        cells = self.column(name).to_pylist()
-        whole = not pa.types.is_string(self.column(name).type) and all(cell is None or cell == cell // 1 for cell in cells)
+        column = self.column(name)
+        if not pa.types.is_floating(column.type):
+            return spell_cells(column).to_pylist()
+        cells = column.to_pylist()
+        whole = all(cell is None or cell == cell // 1 for cell in cells)
         return [None if cell is None else int(cell) for cell in cells] if whole else cells
 
     def categories(self, name: str) -> Categories:
-        """Return a column as categories, their labels sorted."""
-        column = self.with_nulls(name)
-        if not pa.types.is_string(column.type):
-            values = column.to_numpy(zero_copy_only=False)
-            column = pa.array([None if np.isnan(value) else f"{value:.15g}" for value in values], pa.string())
-        coded = column.dictionary_encode()
-        labels = np.array(coded.dictionary.to_pylist(), dtype=object)
-        order = np.argsort(labels) if len(labels) else np.zeros(0, np.int64)
-        rank = np.empty(len(labels) + 1, np.int32)
-        rank[order] = np.arange(len(labels))
-        rank[-1] = -1
-        codes = rank[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
-        return Categories(codes, tuple(labels[order].tolist()))
+        """Return a column as categories, their labels sorted and in one spelling (:mod:`taskloss.tables.spelling`)."""
+        coded = spell_cells(self.with_nulls(name)).dictionary_encode()
+        spelled = [spell_label(label) for label in coded.dictionary.to_pylist()]
+        labels = tuple(sorted(set(spelled)))
+        rank = {label: index for index, label in enumerate(labels)}
+        lookup = np.array([*(rank[label] for label in spelled), -1], np.int32)
+        return Categories(lookup[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)], labels)
 
     def _parse(self, name: str, column: pa.Array, style: NumberStyle) -> np.ndarray:
         """Return a column of text as numbers; each distinct cell is parsed once."""

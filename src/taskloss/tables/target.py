@@ -9,6 +9,7 @@ import numpy as np
 from taskloss._positive import find_positive
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import NumberStyle
+from taskloss.tables.spelling import spell_label
 from taskloss.tables.table import Categories, Table
 
 MAX_GRADE = 31
@@ -146,7 +147,7 @@ def _choose_positive(
     """
     if positive is not None:
         number = NumberStyle().parse(positive)
-        for spelling in (positive, "" if number is None else f"{number:.15g}"):
+        for spelling in (spell_label(positive), "" if number is None else f"{number:.15g}"):
             if spelling in known:
                 return spelling, ()
         raise TableError(f"the target, column {name!r} of {source}, has no label {shorten(positive)}; its labels are {shown}")
