@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import taskloss as tl
 from taskloss.estimators import SklearnMetric, TaskLossClassifier, TaskLossRanker, scorer
+from taskloss.estimators.frames import FrameEncoder
 from taskloss.estimators.weights import count_rows
 
 SMALL = {"members": 2, "max_iter": 40, "random_state": 0}
@@ -170,7 +171,30 @@ class TestFrames:
         np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
         new = X.assign(branch="never seen", code=pd.Categorical([40] * len(X)))
-        assert np.isfinite(model.predict_proba(new)).all()
+        with pytest.warns(UserWarning, match="none of the known categories") as caught:
+            assert np.isfinite(model.predict_proba(new)).all()
+        assert [warning.filename for warning in caught] == [__file__] * 2
+
+    def test_daily_dates_and_durations_are_features(self):
+        """Daily dates count the rows, and are nevertheless no identifiers; written as text they are the same."""
+        days = pd.Series(pd.date_range("2024-01-01", periods=40, freq="D"))
+        X = pd.DataFrame({"day": days, "there": days.dt.tz_localize("UTC"), "took": pd.to_timedelta(range(40), unit="D")})
+        expected = np.column_stack([19_723 + np.arange(40), 19_723 + np.arange(40), np.arange(40)])
+        encoder = FrameEncoder.fit(X)
+        np.testing.assert_array_equal(encoder.encode(X), expected)
+        text = X.assign(day=X["day"].astype(str), there=X["there"].astype(str))
+        np.testing.assert_array_equal(encoder.encode(text), expected)
+        from_text = FrameEncoder.fit(text)
+        np.testing.assert_array_equal(from_text.encode(X), expected)
+
+    def test_booleans_as_text_and_numbers_as_categories(self):
+        flags = np.arange(40) % 3 == 0
+        X = pd.DataFrame({"flag": flags, "code": pd.Categorical(np.arange(40) % 2)})
+        text = X.assign(flag=np.where(flags, "TRUE", "false"), code=pd.Categorical(np.arange(40) % 2 * 1.0))
+        for fitted in (X, text):
+            encoder = FrameEncoder.fit(fitted)
+            np.testing.assert_array_equal(encoder.encode(X), encoder.encode(text))
+            assert encoder.encode(X).any(0).all()
 
     def test_in_a_search_and_a_pipeline(self, frame):
         X, y = frame

@@ -90,7 +90,7 @@ def test_parquet_times(tmp_path: Path):
     )
     table = read_table(tmp_path / "x.parquet")
     np.testing.assert_array_equal(table.numbers("at"), [12.5, np.nan])
-    np.testing.assert_array_equal(table.numbers("took"), [3, np.nan])
+    np.testing.assert_array_equal(table.numbers("took"), [0.125, np.nan])
 
 
 @pytest.mark.parametrize("order", ["sorted", "shuffled"])

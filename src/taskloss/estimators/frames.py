@@ -1,7 +1,7 @@
 """Data frames with columns of text, categories or dates: these columns become numbers by the encoder of :mod:`taskloss.tables`.
 
-Columns of numbers stay as they are. Of the rest, dates count days, a column of categories (pandas' ``category``) gets one feature
-per frequent category, and so does text, unless all of it is numbers. Needs pyarrow.
+Columns of numbers stay as they are. Of the rest, dates and durations count days, a column of categories (pandas' ``category``)
+gets one feature per frequent category, and so does text, unless all of it is numbers. Needs pyarrow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NUMBERS = "biuf"
 """Kinds of numpy's dtypes that are numbers."""
 SOURCE = "X"
-MICROSECONDS_PER_DAY = 86_400e6
+BOOLEANS = {"true": True, "false": False}
 
 
 def is_frame(X: Any) -> bool:
@@ -53,7 +53,8 @@ class FrameEncoder:
         for name in set(others) - set(categories):
             _check_kind(table, name, tables)
         columns = {**table.columns, **{name: _float_array(frame[name]) for name in numbers}}
-        fitted = tables.TableEncoder.fit(tables.Table(SOURCE, columns), categorical=categories, keep=numbers)
+        durations = [name for name in others if getattr(frame[name].dtype, "kind", "O") == "m"]
+        fitted = tables.TableEncoder.fit(tables.Table(SOURCE, columns), categorical=categories, keep=[*numbers, *durations])
         encoder = tables.TableEncoder(tuple(rule for rule in fitted.rules if rule.name in others), fitted.uses)
         _warn_left_out(frame, others, encoder)
         return cls(tuple(numbers), encoder)
@@ -107,6 +108,9 @@ def _is_numeric(column: Any) -> bool:
 
 
 def _as_floats(column: Any) -> np.ndarray:
+    """Return a column of numbers, or of booleans that may be text, as float64."""
+    if not _is_numeric(column):
+        column = column.map(lambda cell: BOOLEANS.get(str(cell).lower(), cell))
     values: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
 
@@ -118,15 +122,19 @@ def _float_array(column: Any) -> Any:
 
 
 def _as_table(frame: Any, names: list[str], tables: Any) -> Table:
-    """Return some columns as a table of text, and of numbers where they hold dates."""
+    """Return some columns as a table of text, dates, and numbers where they hold durations."""
     import pyarrow as pa
+
+    from taskloss.tables.parquet import durations_in_days
 
     columns = {}
     for name in names:
         column = frame[name]
-        if getattr(column.dtype, "kind", "O") == "M":
-            moments = pa.array(column, from_pandas=True).cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-            columns[name] = pa.array(moments.to_numpy(zero_copy_only=False) / MICROSECONDS_PER_DAY, from_pandas=True)
+        kind = getattr(column.dtype, "kind", "O")
+        if kind == "M":
+            columns[name] = pa.array(column, from_pandas=True).cast(pa.timestamp("us"), safe=False)
+        elif kind == "m":
+            columns[name] = durations_in_days(pa.array(column, from_pandas=True))
         else:
             missing = column.isna().to_numpy(dtype=bool)
             cells = column.astype(object).to_numpy()

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from taskloss._warn import warn_caller
+from taskloss.tables.dates import TIME, spell_date
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.identifiers import MAX_LENGTH, MIN_DISTINCT, why_identifier
 from taskloss.tables.numbers import NumberStyle
@@ -271,7 +272,7 @@ def _fit_numeric(table: Table, name: str, kind: Kind, *, keep: bool) -> tuple[Nu
     if not len(present):
         reason = "it is empty"
     elif not absent.any() and (present == present[0]).all():
-        reason = f"it is {present[0]:g} everywhere"
+        reason = f"it is {_spell_value(present[0], kind)} everywhere"
     elif not (keep or kind.style.date or absent.any()) and (why := why_identifier(name, present)):
         reason, identifier = f"{why} (use it: --keep)", True
     if reason:
@@ -279,6 +280,10 @@ def _fit_numeric(table: Table, name: str, kind: Kind, *, keep: bool) -> tuple[Nu
     summary = (kind.note if kind.style.date else f"numbers, {kind.note}") if kind.note else "numbers"
     use = ColumnUse(name, summary + _note_missing(absent), remarkable=bool(kind.note))
     return NumericRule(name, _median(present), bool(absent.any()), kind.style), use
+
+
+def _spell_value(value: float, kind: Kind) -> str:
+    return spell_date(value) if kind.style.date not in ("", TIME) else f"{value:g}"
 
 
 def _note_missing(absent: np.ndarray) -> str:

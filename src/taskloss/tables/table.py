@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taskloss.tables.dates import DAY_FIRST, MONTH_FIRST, parse_date, spell_date
+from taskloss.tables.dates import DAY_FIRST, MONTH_FIRST, TIME, YEAR_FIRST, parse_date, spell_date
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import AMBIGUOUS, NumberStyle, find_style
 from taskloss.tables.spelling import spell_cells, spell_label
@@ -20,6 +20,7 @@ MISSING = frozenset(
 )
 """Cells that stand for a missing value."""
 
+MICROSECONDS_PER_DAY, MICROSECONDS_PER_HOUR = 86_400e6, 3_600e6
 MOSTLY_NUMBERS = 0.9
 """A column with at least this share of numbers is numeric: any other text in it is an error in the file, not a category."""
 
@@ -60,7 +61,7 @@ class Table:
     source: str
     """The name of the file, for messages."""
     columns: Mapping[str, pa.Array]
-    """Columns of numbers (float64), booleans or text, in the order of the file."""
+    """Columns of numbers (float64), booleans, dates (timestamps in UTC), times of day or text, in the order of the file."""
     notices: tuple[str, ...] = ()
     """Notices about what the reader did on its own."""
     missing: frozenset[str] = MISSING
@@ -104,6 +105,10 @@ class Table:
         column = self.with_nulls(name)
         if pa.types.is_boolean(column.type) and column.null_count < len(column):
             return Kind(numeric=False)
+        if pa.types.is_time(column.type):
+            return Kind(numeric=True, style=NumberStyle(date=TIME), note="times of day, in hours")
+        if pa.types.is_temporal(column.type):
+            return Kind(numeric=True, style=NumberStyle(date=YEAR_FIRST), note="dates")
         if not pa.types.is_string(column.type) or column.null_count == len(column):
             return Kind(numeric=True)
         if _plain_numbers(column) is not None:
@@ -126,7 +131,10 @@ class Table:
         return Kind(numeric=False)
 
     def numbers(self, name: str, style: NumberStyle | None = None) -> np.ndarray:
-        """Return a column as float64, NaN where values are missing; the error for a cell that is not a number names its row."""
+        """Return a column as float64, NaN where values are missing; the error for a cell that is not a number names its row.
+
+        Dates are days since 1970-01-01, times of day are hours.
+        """
         column = self.with_nulls(name)
         values = _plain_numbers(column) if style is None or style.is_plain or not pa.types.is_string(column.type) else None
         if values is None:
@@ -196,6 +204,9 @@ def suggest(name: str, known: Sequence[str]) -> str:
 
 def _plain_numbers(column: pa.Array) -> np.ndarray | None:
     """Return the column as float64 if every filled cell is a plain number, else None."""
+    if pa.types.is_temporal(column.type):
+        unit = MICROSECONDS_PER_HOUR if pa.types.is_time(column.type) else MICROSECONDS_PER_DAY
+        column = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), unit)
     try:
         cast = column.cast(pa.float64())
     except pa.ArrowInvalid:
