@@ -69,7 +69,10 @@ def test_boolean_targets_are_the_same_in_all_formats():
         for positive in (None, "TRUE", "true"):
             target = binary_target(table_of(y=cells), "y", positive)
             assert (target.positive, target.labels.tolist()) == ("True", [1, 0, 1])
-        assert class_indices(table_of(y=cells), "y", ("False", "True"))[0].tolist() == [1, 0, 1]
+        assert binary_target(table_of(y=cells), "y", "1").labels.tolist() == [1, 0, 1]
+        for classes in (("False", "True"), ("0", "1")):
+            assert class_indices(table_of(y=cells), "y", classes)[0].tolist() == [1, 0, 1]
+    assert binary_target(table_of(y=["1", "0"]), "y", "True").labels.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("rare", [0, 1])

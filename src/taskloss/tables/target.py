@@ -9,13 +9,15 @@ import numpy as np
 from taskloss._positive import find_positive
 from taskloss.tables.errors import TableError, shorten
 from taskloss.tables.numbers import NumberStyle
-from taskloss.tables.spelling import spell_label
+from taskloss.tables.spelling import FALSE, TRUE, spell_label
 from taskloss.tables.table import Categories, Table
 
 MAX_GRADE = 31
 """Largest grade; the gain of a grade is a power of two."""
 MAX_CLASSES = 100
 """Largest number of classes; a column with more labels is hardly one of classes."""
+SAME = {"0": FALSE, "1": TRUE, FALSE: "0", TRUE: "1"}
+"""The other way of writing a boolean label."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def class_target(table: Table, name: str) -> ClassTarget:
 def class_indices(table: Table, name: str, classes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of each label among known classes, int64, and the rows that have a label; raise if one is not known."""
     found = _labels(table, name)
+    if not set(found.labels) <= set(classes) and {SAME.get(label) for label in found.labels} <= set(classes):
+        found = Categories(found.codes, tuple(SAME[label] for label in found.labels))
     unknown = sorted(set(found.labels) - set(classes))
     if unknown:
         known = ", ".join(map(shorten, classes[:8])) + (", ..." if len(classes) > 8 else "")
@@ -147,7 +151,8 @@ def _choose_positive(
     """
     if positive is not None:
         number = NumberStyle().parse(positive)
-        for spelling in (spell_label(positive), "" if number is None else f"{number:.15g}"):
+        label = spell_label(positive)
+        for spelling in (label, "" if number is None else f"{number:.15g}", SAME.get(label, "")):
             if spelling in known:
                 return spelling, ()
         raise TableError(f"the target, column {name!r} of {source}, has no label {shorten(positive)}; its labels are {shown}")
