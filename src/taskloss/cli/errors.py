@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,18 @@ def exit_on_error(resume_hint: str = "") -> Iterator[None]:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         _exit(f"{name}{error.strerror or error}", FAILED)
+
+
+@contextmanager
+def warnings_as_messages() -> Iterator[None]:
+    """Print the warnings of a block as messages of the command, each once, after the block."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        # It advises arguments of the loss, which the commands do not have.
+        warnings.filterwarnings("ignore", "the gradient of this loss is zero", UserWarning)
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        typer.echo(f"taskloss: {message}", err=True)
 
 
 def check_readable(*paths: Path | None) -> None:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
-from taskloss.cli.errors import BAD_DATA, CommandError, check_new, check_readable, exit_on_error, usage_error
+from taskloss.cli.errors import (
+    BAD_DATA,
+    CommandError,
+    check_new,
+    check_readable,
+    exit_on_error,
+    usage_error,
+    warnings_as_messages,
+)
 from taskloss.cli.model_files import CHECKPOINT, FACTS
 from taskloss.cli.output_file import as_text, check_output_name, write_table
 
@@ -88,7 +96,8 @@ def predict(
             point = _operating_point(loaded, DataOptions(held_out, missing=marks, encoding=encoding), *requirement, confidence)
         table = DataOptions(data, missing=marks, form=form, encoding=encoding).read()
         chosen = point.threshold if point else threshold or 0.0
-        features = loaded.encoder.encode(table)
+        with warnings_as_messages():
+            features = loaded.encoder.encode(table)
         columns, scores = _predictions(loaded, table, features, chosen)
         summary = {"rows": table.rows, **_evaluate(loaded, table, features, scores, chosen)}
         if not (loaded.facts.group or loaded.facts.classes):
@@ -140,7 +149,8 @@ def _operating_point(model: Model, source: DataOptions, name: str, rate: float, 
 
     table = source.read()
     target, rows = _labels(model, table)
-    features = model.encoder.encode(table)[rows]
+    with warnings_as_messages():
+        features = model.encoder.encode(table)[rows]
     overlap = model.sketch.overlap(features, target)
     if overlap.is_clear:
         raise CommandError(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from taskloss.cli import options
-from taskloss.cli.errors import check_new, check_readable, exit_on_error, usage_error
+from taskloss.cli.errors import check_new, check_readable, exit_on_error, usage_error, warnings_as_messages
 from taskloss.cli.method_table import NETWORK_METHODS
 from taskloss.cli.model_files import CHECKPOINT, FACTS
 from taskloss.cli.progress import progress_bar
@@ -105,19 +104,13 @@ def _fit(samples: TableSamples, metric: Metric, method: str, **settings: Any) ->
     estimator = build_estimator(method, metric, queries=samples.groups is not None, **settings)
     features = samples.features(np.arange(len(samples.target)))
     description = f"Training, {metric.label}"
-    with progress_bar(description, 1.0) as on_progress:
+    with warnings_as_messages(), progress_bar(description, 1.0) as on_progress:
         callback = progress_callback(estimator, lambda share, left: on_progress(share, description, left), metric)
         estimator.set_params(callback=callback)
         try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", UserWarning)
-                # It advises arguments of the loss, which the command does not have.
-                warnings.filterwarnings("ignore", "the gradient of this loss is zero", UserWarning)
-                fit_estimator(estimator, Subset(features, samples.target, samples.groups), metric)
+            fit_estimator(estimator, Subset(features, samples.target, samples.groups), metric)
         except ValueError as error:
             raise CommandError(str(error), BAD_DATA) from error
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        typer.echo(f"taskloss: {message}", err=True)
     return estimator.set_params(callback=None, checkpoint=None)
 
 
