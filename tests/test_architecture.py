@@ -14,6 +14,7 @@ PACKAGE = Path(taskloss.__file__).parent
 # A module may import those above it.
 LAYERS = [
     "_checks",
+    "_embedding_checks",
     "_positive",
     "_warn",
     "_storage",

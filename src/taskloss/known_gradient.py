@@ -36,31 +36,45 @@ class WithGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        # Gradients are enabled here only when the caller wants to differentiate the result again.
-        scale = ScaledGradient.apply if torch.is_grad_enabled() else ScaledGradient.forward
         scores, gradient, owner = ctx.saved_tensors
-        return scale(scores, grad_outputs[0], gradient, owner), None, None, None
+        factor = grad_outputs[0]
+        if factor.ndim:
+            factor = factor.reshape(-1)[owner].reshape(gradient.shape)
+        return refuse_second_derivative(scaled(gradient, factor, scores.dtype), _NOT_TWICE, scores), None, None, None
 
 
-class ScaledGradient(torch.autograd.Function):
-    """The backward pass, as a function of the scores too: a second derivative then raises instead of being zero silently."""
+_NOT_TWICE = (
+    "this loss gives no second derivative: the forward pass computes its gradient. Leave out create_graph=True, or keep gradient "
+    "penalties and Hessian-vector products away from this loss term"
+)
+
+
+def scaled(gradient: Tensor, factor: Tensor | float, dtype: torch.dtype) -> Tensor:
+    """Return ``gradient * factor`` in a type.
+
+    Multiply first, cast last: a float16 gradient of a large batch would flush to zero before a GradScaler could lift it.
+    """
+    product = gradient * factor
+    return product if product.dtype == dtype else product.to(dtype)
+
+
+def refuse_second_derivative(gradient: Tensor, message: str, *data: Tensor | None) -> Tensor:
+    """Return a gradient that raises a RuntimeError if it is differentiated in the data, instead of being constant silently."""
+    # Gradients are enabled in a backward pass only when the caller wants to differentiate its result again.
+    return _NotTwice.apply(gradient, message, *data) if torch.is_grad_enabled() else gradient  # type: ignore[no-untyped-call]
+
+
+class _NotTwice(torch.autograd.Function):
+    """A gradient as a function of the data too."""
 
     @staticmethod
-    def forward(scores: Tensor, grad_values: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
-        factor = grad_values
-        if grad_values.ndim:
-            factor = grad_values.reshape(-1)[owner].reshape(gradient.shape)
-        # Multiply first, cast last: a float16 gradient of a large batch would flush to zero before a GradScaler could lift it.
-        product = gradient * factor
-        return product if product.dtype == scores.dtype else product.to(scores.dtype)
+    def forward(gradient: Tensor, message: str, *data: Tensor | None) -> Tensor:
+        return gradient.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+        ctx.message = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        raise RuntimeError(
-            "this loss gives no second derivative: the forward pass computes its gradient. Leave out create_graph=True, "
-            "or keep gradient penalties and Hessian-vector products away from this loss term"
-        )
+        raise RuntimeError(ctx.message)

@@ -21,6 +21,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from taskloss import _checks
+from taskloss._embedding_checks import as_labels, check_gallery, check_mean_reduction
+from taskloss.known_gradient import refuse_second_derivative
 from taskloss.metrics import average_precision_score
 
 SELF = -1
@@ -100,7 +102,7 @@ def retrieval_loss(
     0.5
     >>> loss.backward()
     """
-    _checks.check_mean_reduction(criterion)
+    check_mean_reduction(criterion)
     search = _prepare(embeddings, labels, gallery, gallery_labels, similarity)
     inputs = (search.queries, search.gallery)
     needs_grad = tuple(torch.is_grad_enabled() and tensor.requires_grad for tensor in inputs)
@@ -185,13 +187,13 @@ class _Search:
 
 def _prepare(embeddings: Tensor, labels: Any, gallery: Tensor | None, gallery_labels: Any, similarity: str) -> _Search:
     _checks.check_choice("similarity", similarity, SIMILARITIES)
-    _checks.check_gallery(embeddings, gallery, gallery_labels)
+    check_gallery(embeddings, gallery, gallery_labels)
     dtype = torch.promote_types(embeddings.dtype, torch.float32)
     if gallery is not None:
         dtype = torch.promote_types(dtype, gallery.dtype)
 
     def checked(name: str, points: Tensor, classes: Any) -> tuple[Tensor, Tensor]:
-        class_ids = _checks.as_labels(name, classes, len(points)).to(points.device)
+        class_ids = as_labels(name, classes, len(points)).to(points.device)
         points = points.to(dtype)
         return functional.normalize(points, dim=1) if similarity == "cosine" else points, class_ids
 
@@ -236,26 +238,12 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        # Gradients are enabled here only if the caller differentiates the result again.
-        scale = _Scale.apply if torch.is_grad_enabled() else _Scale.forward
-        queries, gallery, *gradients = ctx.saved_tensors
-        return (scale(queries, gradients[0], grad_outputs[0]), scale(gallery, gradients[1], grad_outputs[0]), *(None,) * 4)
+        *points, by_queries, by_gallery = ctx.saved_tensors
+        products = (gradient * grad_outputs[0] for gradient in (by_queries, by_gallery))
+        return (*(refuse_second_derivative(product, _NOT_TWICE, *points) for product in products), *(None,) * 4)
 
 
-class _Scale(torch.autograd.Function):
-    """The backward pass as a function of the embeddings too, so that a second derivative is an error, not silently zero."""
-
-    @staticmethod
-    def forward(points: Tensor, gradient: Tensor, grad_value: Tensor) -> Tensor:
-        return gradient * grad_value
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        raise RuntimeError(
-            "retrieval_loss has no second derivative: the graphs of its chunks are not kept. Leave out create_graph=True; a "
-            "criterion with a second derivative can be called on all the scores, criterion(*retrieval_rankings(...), dim=1, ...)"
-        )
+_NOT_TWICE = (
+    "retrieval_loss has no second derivative: the graphs of its chunks are not kept. Leave out create_graph=True; a criterion "
+    "with a second derivative can be called on all the scores, criterion(*retrieval_rankings(...), dim=1, ...)"
+)

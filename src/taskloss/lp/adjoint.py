@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 from taskloss._warn import warn_caller
+from taskloss.known_gradient import refuse_second_derivative
 from taskloss.lp.interior_point.active_set import solve_active_set_batch
 from taskloss.lp.interior_point.augmented_lagrangian import augmented_lagrangian_batch, solve_hessian_batch
 from taskloss.lp.interior_point.data import ProgramData, activity_batch
@@ -247,25 +248,14 @@ class _Attached(torch.autograd.Function):
         if ctx.needs_input_grad[3] and bars[1] is None and bars[0] is not None and bars[0].any() and not adjoints[0].cost.any():
             ctx.notice.say_zero_in_cost()
         gradients = _gradients(program, adjoints, ctx.needs_input_grad[3:])
-        if torch.is_grad_enabled():
-            # Only when the caller wants to differentiate the result again. (torch has no types for apply.)
-            gradients = [g if g is None else _NotTwice.apply(g, *ctx.saved_tensors, *bars) for g in gradients]  # type: ignore[no-untyped-call]
+        gradients = [g if g is None else refuse_second_derivative(g, _NOT_TWICE, *ctx.saved_tensors, *bars) for g in gradients]
         return None, None, None, *gradients
 
 
-class _NotTwice(torch.autograd.Function):
-    """A gradient as a function of the data too, so that a second derivative meets an error instead of a silent zero."""
-
-    @staticmethod
-    def forward(ctx: Any, gradient: torch.Tensor, *data: torch.Tensor | None) -> torch.Tensor:
-        return gradient.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *bars: torch.Tensor) -> Any:
-        raise RuntimeError(
-            "the solution of a linear program has no second derivative here. Leave out create_graph=True, or use "
-            'gradient="unrolled", whose x can be differentiated again'
-        )
+_NOT_TWICE = (
+    "the solution of a linear program has no second derivative here. Leave out create_graph=True, or use "
+    'gradient="unrolled", whose x can be differentiated again'
+)
 
 
 def _gradients(program: LinearProgram, adjoints: list[Adjoint], needed: Sequence[bool]) -> list[torch.Tensor | None]:
