@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 MOST_TENSORS = 8
-"""So many tensors can be gathered in one exchange; the header has a number of rows for each."""
+"""Largest number of tensors in one exchange; the header has room for the number of rows of each."""
 
 
 class Shard(NamedTuple):
@@ -28,7 +28,7 @@ class Shard(NamedTuple):
 
     rows: dict[str, Tensor]
     """What is gathered, by name; at least one tensor. They may have different numbers of rows."""
-    equal: dict[str, str]
+    must_match: dict[str, str]
     """What must be equal on all ranks, as text, besides dtypes and the shapes of the rows."""
 
 
@@ -53,10 +53,10 @@ class Ranks:
         if not isinstance(group, dist.ProcessGroup):
             raise TypeError(f"process_group must be a group of torch.distributed, got {type(group).__name__}")
         self.group = group
-        self.numbers = dist.get_process_group_ranks(group)
+        self.global_ranks = dist.get_process_group_ranks(group)
         """Global rank of each member."""
-        self.count = len(self.numbers)
-        self.own = dist.get_rank(group)
+        self.count = len(self.global_ranks)
+        self.index = dist.get_rank(group)
         """Index of this process among the members."""
 
     def exchange(self, read: Callable[[], Shard]) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
@@ -97,7 +97,7 @@ class Ranks:
         # Not empty even if no rank has samples: parts of an empty buffer have no place in memory.
         length = max(int(ends[:, -1].max()), 8)
         buffer = torch.zeros(length, dtype=torch.uint8, device=self._device(tensors[0].device))
-        for tensor, start, size in zip(tensors, starts[self.own], sizes[self.own], strict=True):
+        for tensor, start, size in zip(tensors, starts[self.index], sizes[self.index], strict=True):
             buffer[start : start + size] = tensor.to(buffer.device).contiguous().reshape(-1).view(torch.uint8)
         gathered = self._all_gather(buffer)
 
@@ -146,7 +146,7 @@ class Ranks:
     def _by_value(self, values: Sequence[Any]) -> list[tuple[Any, str]]:
         """Return the distinct values, each with the ranks that have it."""
         found: dict[str, tuple[Any, list[int]]] = {}
-        for number, value in zip(self.numbers, values, strict=True):
+        for number, value in zip(self.global_ranks, values, strict=True):
             found.setdefault(json.dumps(value), (value, []))[1].append(number)
         return [(value, f"rank{'s' * (len(who) > 1)} {', '.join(map(str, who))}") for value, who in found.values()]
 
@@ -156,4 +156,4 @@ def _report(shard: Shard | None, error: Exception | None) -> dict[str, Any]:
     if shard is None:
         return {"error": [type(error).__name__, str(error)]}
     kinds = {name: f"{tensor.dtype} rows of shape {tuple(tensor.shape[1:])}" for name, tensor in shard.rows.items()}
-    return {"equal": {**shard.equal, **kinds, "device": next(iter(shard.rows.values())).device.type}}
+    return {"equal": {**shard.must_match, **kinds, "device": next(iter(shard.rows.values())).device.type}}

@@ -222,34 +222,39 @@ def task_loss(
     epsilon: float,
     advice: Advice | None = None,
     *,
+    sync: bool | None = None,
+    process_group: Any = None,
+    gradient_reduction: str = "mean",
+    **options: Any,
+) -> Tensor:
+    """Compute the loss of this process, or that of all; all losses come through here.
+
+    ``task`` is the handle of a task, ``rule`` a key of ``RULES``; ``advice`` is that of the module, None for a function. The
+    options are those of :func:`_loss_of_process`.
+    """
+    if not distributed.wants_union(sync, process_group):
+        return _loss_of_process(scores, target, task, rule, epsilon, advice, **options)
+    loss = functools.partial(_loss_of_process, task=task, rule=rule, epsilon=epsilon, advice=advice)
+    options |= {"process_group": process_group, "gradient_reduction": gradient_reduction}
+    return distributed.loss_of_union(loss, task_of(task), scores, target, options, rule=rule, epsilon=epsilon)
+
+
+def _loss_of_process(
+    scores: Tensor,
+    target: Tensor,
+    task: int,
+    rule: str,
+    epsilon: float,
+    advice: Advice | None,
+    *,
     groups: Any = None,
     weight: Any = None,
     num_relevant: Any = None,
     dim: int | tuple[int, ...] | None = None,
     ignore_index: int | None = None,
     reduction: str = "mean",
-    sync: bool | None = None,
-    process_group: Any = None,
-    gradient_reduction: str = "mean",
 ) -> Tensor:
-    """Check the arguments of a call and compute the loss; all losses come through here.
-
-    ``task`` is the handle of a task, ``rule`` a key of ``RULES``; ``advice`` is that of the module, None for a function.
-    """
-    if distributed.wants_union(sync, process_group):
-        local = {
-            "groups": groups,
-            "weight": weight,
-            "num_relevant": num_relevant,
-            "dim": dim,
-            "ignore_index": ignore_index,
-            "reduction": reduction,
-            "sync": sync,
-            "process_group": process_group,
-            "gradient_reduction": gradient_reduction,
-        }
-        loss = functools.partial(task_loss, task=task, rule=rule, epsilon=epsilon, advice=advice)
-        return distributed.loss_of_union(loss, task_of(task), scores, target, local, rule=rule, epsilon=epsilon)
+    """Check the arguments of a call and compute its loss."""
     _checks.check_tensors(scores, target)
     _checks.check_reduction(reduction)
     _checks.check_ignore_index(ignore_index)

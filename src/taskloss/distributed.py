@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
 from typing import Any, TypedDict
 
 import numpy as np
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from taskloss import _checks
 from taskloss._ranks import MOST_TENSORS, Ranks, Shard, digest
+from taskloss.known_gradient import scaled
 from taskloss.layout import to_numpy
 from taskloss.tasks.task import Call, Task
 
@@ -93,7 +95,7 @@ def loss_of_union(
     union, counts = ranks.exchange(lambda: _read_call(task, scores, target, options, settings))
     factor = ranks.count if options.get("gradient_reduction", "mean") == "mean" else 1
     sizes = counts["scores"]
-    all_scores = _Union.apply(scores, [union.pop("scores")], sum(sizes[: ranks.own]), factor)  # type: ignore[no-untyped-call]
+    all_scores = _Union.apply(scores, [union.pop("scores")], sum(sizes[: ranks.index]), factor)  # type: ignore[no-untyped-call]
     all_target = union.pop("target")
     if "groups" in union:
         union |= _values_by_query(union, counts, ranks)
@@ -101,7 +103,7 @@ def loss_of_union(
         return loss(all_scores, all_target, **{**without_sync(options), **union})
     except (TypeError, ValueError) as error:
         # All ranks raise it, since all evaluate the same data.
-        ends = zip(ranks.numbers, sizes, np.cumsum(sizes), strict=True)
+        ends = zip(ranks.global_ranks, sizes, np.cumsum(sizes), strict=True)
         rows = (f"rank {number}: {end - size} to {end - 1}" for number, size, end in ends if size)
         error.add_note(f"The samples of all ranks were read as one batch; rows of {', '.join(rows)}.")
         raise
@@ -118,8 +120,7 @@ class _Union(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        # Multiply first, cast last, as in ScaledGradient.
-        return (grad_outputs[0][ctx.rows] * ctx.factor).to(ctx.dtype), None, None, None
+        return scaled(grad_outputs[0][ctx.rows], ctx.factor, ctx.dtype), None, None, None
 
 
 # --- what one rank brings ---------------------------------------------------------------------------------------------
@@ -152,23 +153,23 @@ def _read_call(task: Task, scores: Tensor, target: Tensor, options: Mapping[str,
     _check_batch_axis(task, scores, target)
     _check_finite(scores, target, ignore_index)
 
-    item_per_row = _has_item_per_row(task, tuple(scores.shape), tuple(target.shape), dims, groups is not None)
+    item_per_row = task.has_item_per_row(tuple(scores.shape), tuple(target.shape), dims, groups is not None)
     on_first_axis = dims is None or _checks.check_dims(dims, scores.ndim)[0] == 0
     by_query = groups is not None and on_first_axis and not item_per_row
     rows = {"scores": scores.detach(), "target": target}
     defaults = {"dim": None, "ignore_index": None, "reduction": "mean", "gradient_reduction": "mean"}
     described = {"function": "loss", "task": task, **settings, **{name: options.get(name, defaults[name]) for name in defaults}}
-    equal = {name: _text(value) for name, value in described.items()}
+    must_match = {name: _text(value) for name, value in described.items()}
     for name, tensor in data.items():
         if tensor is None:
-            equal[name] = "not given"
+            must_match[name] = "not given"
         elif by_query if name == "groups" else tensor.ndim > 0 and (by_query or item_per_row):
             _check_rows(name, to_numpy(tensor), None if item_per_row else groups, len(scores))
             rows[name] = tensor
         else:
             values = tensor.tolist() if tensor.numel() <= 8 else f"of digest {digest(to_numpy(tensor).tobytes()):x}"
-            equal[name] = f"{tensor.dtype} {values}, shape {tuple(tensor.shape)}"
-    return Shard(rows, equal)
+            must_match[name] = f"{tensor.dtype} {values}, shape {tuple(tensor.shape)}"
+    return Shard(rows, must_match)
 
 
 def _check_rows(name: str, values: np.ndarray, groups: np.ndarray | None, samples: int) -> None:
@@ -209,15 +210,6 @@ def _check_finite(scores: Tensor, target: Tensor, ignore_index: int | None) -> N
     _checks.check_finite(to_numpy(scores), kept)
 
 
-def _has_item_per_row(
-    task: Task, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, grouped: bool
-) -> bool:
-    """Whether more rows of scores are more items (rankings, labelings), instead of more samples of the same items."""
-    longer = (scores[0] + 1, *scores[1:]), (target[0] + 1, *target[1:])
-    groups = 1 if grouped else None
-    return task.values_shape(*longer, dims, groups) != task.values_shape(scores, target, dims, groups)
-
-
 def _values_by_query(union: Mapping[str, Tensor], counts: Mapping[str, Sequence[int]], ranks: Ranks) -> dict[str, Tensor]:
     """Return weight and num_relevant with one value per query of the union, in sorted order of the ids.
 
@@ -227,7 +219,7 @@ def _values_by_query(union: Mapping[str, Tensor], counts: Mapping[str, Sequence[
     if not values:
         return values
     ids = [np.unique(to_numpy(part)) for part in union["groups"].split(list(counts["groups"]))]
-    all_ids, owner = np.concatenate(ids), np.repeat(ranks.numbers, [len(part) for part in ids])
+    all_ids, owner = np.concatenate(ids), np.repeat(ranks.global_ranks, [len(part) for part in ids])
     _, first, index = np.unique(all_ids, return_index=True, return_inverse=True)
     for name, rows in values.items():
         array = to_numpy(rows)
@@ -249,22 +241,31 @@ def _text(value: Any) -> str:
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     parts = (value, *(getattr(value, field.name) for field in fields))
     contents = (f", digest {digest(content):x}" for part in parts for content in _hidden_content(part))
-    return _without_addresses(value) + "".join(contents)
-
-
-def _without_addresses(value: Any) -> str:
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value)) + "".join(contents)
 
 
 def _hidden_content(value: Any) -> Iterator[bytes]:
-    """Yield what the text of a value does not show: numbers of a cost matrix, code of a function, weights of a module."""
+    """Yield what the text of a value does not show: numbers of a cost matrix, weights of a module, code of a function."""
     if isinstance(getattr(value, "values", None), np.ndarray):
         yield value.values.tobytes()
     elif isinstance(value, nn.Module):
         yield from (to_numpy(tensor).tobytes() for tensor in value.state_dict().values())
     else:
         function = getattr(value, "py_func", value)  # numba keeps the function that it has compiled.
-        code = getattr(function, "__code__", None)
-        if code is not None:
-            cells = [_without_addresses(cell.cell_contents) for cell in function.__closure__ or ()]
-            yield f"{code.co_code!r} {_without_addresses(code.co_consts)} {code.co_names} {cells}".encode()
+        if isinstance(function, FunctionType):
+            captured = [cell.cell_contents for cell in function.__closure__ or ()]
+            yield f"{_plain_text(function.__code__)} {_plain_text(captured)}".encode()
+
+
+def _plain_text(value: Any) -> str:
+    """Return a text of code, numbers and strings, and of other things only their type.
+
+    What a function captures may rightly differ between ranks: its device, a logger, an open file.
+    """
+    if isinstance(value, CodeType):
+        return f"{value.co_code!r} {value.co_names} {_plain_text(value.co_consts)}"
+    if isinstance(value, (tuple, list)):
+        return str([_plain_text(part) for part in value])
+    if isinstance(value, frozenset):  # Their order is another in every process.
+        return str(sorted(_plain_text(part) for part in value))
+    return repr(value) if isinstance(value, (bool, int, float, complex, str, bytes)) else type(value).__name__

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from taskloss import _checks
 from taskloss._ranks import Ranks, Shard, digest
 from taskloss.distributed import wants_union
+from taskloss.known_gradient import scaled
 
 _BUFFERS = ("scores", "target", "groups", "sizes")
 
@@ -87,8 +88,8 @@ class ScoreMemory(nn.Module):
         if wants_union(settings.get("sync"), settings.get("process_group")):
             ranks = Ranks(settings.get("process_group"))
             rows, counts = ranks.exchange(lambda: self._shard(scores, target, settings))
-            batch, first_rank = _Rows(rows["scores"], rows["target"], rows.get("groups")), ranks.own == 0
-            own_groups = None if batch.groups is None else batch.groups.split(counts["groups"])[ranks.own]
+            batch, first_rank = _Rows(rows["scores"], rows["target"], rows.get("groups")), ranks.index == 0
+            own_groups = None if batch.groups is None else batch.groups.split(counts["groups"])[ranks.index]
         else:
             batch, first_rank = self._read(scores, target, settings), True
             own_groups = batch.groups
@@ -239,8 +240,7 @@ class _Rescaled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (factor,) = ctx.saved_tensors
-        # Multiply first, cast last: half precision flushes small gradients to zero.
-        return (grad_outputs[0] * factor).to(ctx.dtype), None
+        return scaled(grad_outputs[0], factor, ctx.dtype), None
 
 
 def _read_rows(scores: Tensor, target: Tensor, groups: Any) -> _Rows:
@@ -283,9 +283,7 @@ def _check_first_axis(criterion: Any, scores: Tensor, target: Tensor, dim: Any, 
     shapes = tuple(scores.shape), tuple(target.shape)
     separate = dims is not None and 0 not in _checks.check_dims(dims, scores.ndim)
     if not separate and hasattr(criterion, "task"):
-        groups = 1 if grouped else None
-        longer = ((shape[0] + 1, *shape[1:]) for shape in shapes)
-        separate = criterion.task.values_shape(*shapes, dims, groups) != criterion.task.values_shape(*longer, dims, groups)
+        separate = criterion.task.has_item_per_row(*shapes, dims, grouped)
     if separate:
         raise ValueError(
             f"each row of scores of shape {shapes[0]} is a ranking or labeling of its own (dim={dim}), which no remembered row "

@@ -26,6 +26,11 @@ def scaled_tanh(factor: float) -> Callable[[Tensor], Tensor]:
     return lambda scores: torch.tanh(factor * scores)
 
 
+def tanh_with_a_device(device: torch.device) -> Callable[[Tensor], Tensor]:
+    """A function that captures what may differ between ranks, and has a set of strings, whose order differs."""
+    return lambda scores: torch.tanh(scores.to(device if device.type in {"cuda", "mps", "xpu"} else "cpu"))
+
+
 def gradient_of(loss: Tensor, scores: Tensor) -> list[float]:
     loss.backward()
     assert scores.grad is not None
@@ -63,6 +68,9 @@ class Rank:
             "per_label": ap(many, self.own(MULTI_LABEL), "f_score", sync=True, reduction="none").tolist(),
             "per_row": ap(many, self.own(MULTI_LABEL), "average_precision", dim=1, sync=True, reduction="none").tolist(),
             "turned_off": tl.DirectLoss("average_precision", sync=True)(mean, self.target, sync=False).item(),
+            "captured": tl.lp.fscore_loss(
+                mean, self.target, phi=tanh_with_a_device(torch.device("cpu", self.rank)), sync=True
+            ).item(),
             "no_samples": ap(self.scores()[:0], self.target[:0], "average_precision", sync=True).item(),
             "gathered": [tensor.tolist() for tensor in tl.distributed.gather(self.scores(), self.target, self.groups)],
             "compiled": torch.compile(tl.DirectLoss("average_precision", sync=True), backend="eager")(mean, self.target).item(),

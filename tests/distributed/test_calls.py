@@ -75,6 +75,11 @@ def test_data_on_another_device_travel_by_the_cpu(results):
     assert [rank["elsewhere"] for rank in results] == [[ap(SCORES, BINARY, "average_precision").item(), "elsewhere"]] * WORLD
 
 
+def test_functions_may_capture_what_differs_between_ranks(results):
+    expected = tl.lp.fscore_loss(SCORES, BINARY, phi=torch.tanh).item()
+    assert [rank["captured"] for rank in results] == [expected] * WORLD
+
+
 def test_no_rank_with_samples_is_one_process_without(results):
     assert [rank["no_samples"] for rank in results] == [0.0] * WORLD
 

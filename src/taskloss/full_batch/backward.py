@@ -111,11 +111,11 @@ def full_batch_backward(
         with replicas.without_ddp_sync(), replicas.fail_together():
             parts = walk.score()
             joined = join(parts) if parts else None
-        form = replicas.agree_on_form(parts[0] if parts else None)
+        empty_part = replicas.share_empty_part(parts[0] if parts else None)
         # The criterion may gather the scores of all processes, and no other exchange may come between: its errors are raised at
         # once. A loss with sync=True itself raises in all processes.
         with replicas.without_ddp_sync():
-            loss, gradient = _differentiate(criterion, joined or walk.without_samples(form), options or {}, scaler)
+            loss, gradient = _differentiate(criterion, joined or walk.without_samples(empty_part), options or {}, scaler)
             score_gradients = gradient.split([len(part["scores"]) for part in parts])
         with replicas.without_ddp_sync(), replicas.fail_together():
             finish = record_random_state(devices)  # A criterion may have drawn numbers too.
@@ -213,11 +213,11 @@ class _Walk:
         self._total = 2 * len(parts)
         return parts
 
-    def without_samples(self, form: Part | None) -> Part:
+    def without_samples(self, empty_part: Part | None) -> Part:
         """Return what a process without batches gives to a criterion that gathers the scores of all processes."""
-        if form is None and not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        if empty_part is None and not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
             raise ValueError("there are no batches: the iterable is empty")
-        return move(form or self._reader.part_without_samples(), self._device)
+        return move(empty_part or self._reader.part_without_samples(), self._device)
 
     def backpropagate(self, parts: Sequence[Part], gradients: Sequence[Tensor], tolerance: float | None) -> None:
         """Run the batches again, compare them with the first run, and backpropagate the gradients of their scores."""
@@ -228,7 +228,7 @@ class _Walk:
                 break
             first, second = parts[number - 1], self._run(batch)
             scores = second["scores"]
-            _check_truth(number - 1, first, second)
+            _check_target_and_groups(number - 1, first, second)
             _check_scores(number - 1, first["scores"], scores, tolerance)
             if scores.requires_grad:
                 with_gradient += 1
@@ -248,10 +248,10 @@ class _Walk:
     def _run(self, batch: Any) -> Part:
         arguments, keywords = move(self._reader.inputs(batch), self._device)
         scores = read_scores(self._model(*arguments, **keywords), self._field)
-        return {"scores": scores, **self._reader.truth(batch, scores.device)}
+        return {"scores": scores, **self._reader.target_and_groups(batch, scores.device)}
 
 
-def _check_truth(number: int, first: Part, second: Part) -> None:
+def _check_target_and_groups(number: int, first: Part, second: Part) -> None:
     def compare(a: Tensor, b: Tensor) -> None:
         if a.shape != b.shape or not bool(_same(a, b).all()):
             raise ValueError(f"batch {number} has another target or other groups in the second run than in the first. {ADVICE}")

@@ -37,7 +37,7 @@ class BatchReader:
         # Named tuples, such as a PackedSequence, are one argument.
         return tuple(selected) if type(selected) in (tuple, list) else (selected,), {}
 
-    def truth(self, batch: Any, device: torch.device) -> Part:
+    def target_and_groups(self, batch: Any, device: torch.device) -> Part:
         """Return target and groups on a device, as tensors."""
         fields = {"target": 1 if self._target is None else self._target, "groups": self._groups}
         return {

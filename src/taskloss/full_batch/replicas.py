@@ -68,14 +68,14 @@ class Replicas:
                 "full_batch_backward failed in another process; see its message. Gradients are as they were before"
             )
 
-    def agree_on_form(self, part: Part | None) -> Part | None:
-        """Return a part without samples, in the form of the first process that has a part: its shapes and types."""
-        form = None if part is None else map_tree(lambda tensor: tensor[:0].cpu().clone(), part)
+    def share_empty_part(self, part: Part | None) -> Part | None:
+        """Return a part without samples, with the shapes and types of the first process that has a part."""
+        empty = None if part is None else map_tree(lambda tensor: tensor[:0].cpu().clone(), part)
         for module in self._modules:
-            forms: list[Part | None] = [None] * dist.get_world_size(module.process_group)
-            dist.all_gather_object(forms, form, group=module.process_group)
-            form = next((other for other in forms if other is not None), None)
-        return form
+            parts: list[Part | None] = [None] * dist.get_world_size(module.process_group)
+            dist.all_gather_object(parts, empty, group=module.process_group)
+            empty = next((other for other in parts if other is not None), None)
+        return empty
 
     @torch.no_grad()
     def average_gradients(self) -> None:

@@ -133,6 +133,14 @@ class Task(ABC):
     ) -> tuple[int, ...]:
         """Return the shape of the values, one per item, for scores and target of these shapes and this number of groups."""
 
+    def has_item_per_row(
+        self, scores: tuple[int, ...], target: tuple[int, ...], dims: tuple[int, ...] | None, grouped: bool
+    ) -> bool:
+        """Whether more rows of scores are more items (rankings, labelings), instead of more samples of the same items."""
+        longer = (scores[0] + 1, *scores[1:]), (target[0] + 1, *target[1:])
+        groups = 1 if grouped else None
+        return self.values_shape(*longer, dims, groups) != self.values_shape(scores, target, dims, groups)
+
     def refuse_unknown(self, call: Call) -> None:
         """Raise for an option that was set although this task has no use for it."""
         for name, field in _refused(self.options):
