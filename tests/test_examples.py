@@ -74,7 +74,7 @@ def test_boosting():
 def test_two_processes_train_the_network_of_one(framework, name, launcher, options, epochs, least, tmp_path):
     """float32; the batches of both runs have the same samples, and a few steps swap no two samples by rounding."""
     pytest.importorskip(framework, reason=f"{framework} comes with taskloss[examples]")
-    load_file = pytest.importorskip("safetensors.torch").load_file
+    load_file = pytest.importorskip("safetensors.torch", reason="safetensors comes with taskloss[estimators]").load_file
     one = run(name, "--epochs", epochs, "--save", tmp_path / "one")
     two = run(name, "--epochs", epochs, "--save", tmp_path / "two", *options, launcher=launcher)
     values = [float(re.search(r"test AP (0\.\d+)", output)[1]) for output in (one, two)]

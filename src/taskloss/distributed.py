@@ -95,6 +95,7 @@ def loss_of_union(
     union, counts = ranks.exchange(lambda: _read_call(task, scores, target, options, settings))
     factor = ranks.count if options.get("gradient_reduction", "mean") == "mean" else 1
     sizes = counts["scores"]
+    # torch has no types for apply.
     all_scores = _Union.apply(scores, [union.pop("scores")], sum(sizes[: ranks.index]), factor)  # type: ignore[no-untyped-call]
     all_target = union.pop("target")
     if "groups" in union:

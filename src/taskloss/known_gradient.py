@@ -60,7 +60,8 @@ def scaled(gradient: Tensor, factor: Tensor | float, dtype: torch.dtype) -> Tens
 
 def refuse_second_derivative(gradient: Tensor, message: str, *data: Tensor | None) -> Tensor:
     """Return a gradient that raises a RuntimeError if it is differentiated in the data, instead of being constant silently."""
-    # Gradients are enabled in a backward pass only when the caller wants to differentiate its result again.
+    # Gradients are enabled in a backward pass only when the caller wants to differentiate its result again. (torch has no types
+    # for apply.)
     return _NotTwice.apply(gradient, message, *data) if torch.is_grad_enabled() else gradient  # type: ignore[no-untyped-call]
 
 

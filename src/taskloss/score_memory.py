@@ -95,6 +95,7 @@ class ScoreMemory(nn.Module):
             own_groups = batch.groups
         past = self._past(batch)
         kept = _kept_rows(batch.target, settings.get("ignore_index"))
+        # torch has no types for apply.
         present = _Rescaled.apply(scores, _factors(own_groups, batch, past, kept))  # type: ignore[no-untyped-call]
         # The criterion takes the samples of all ranks together, so only one of them may bring the memory.
         union = _Rows(present, target, own_groups).join(past if first_rank else past.empty())

@@ -56,7 +56,7 @@ def errors_of_one_rank(rank: int) -> dict[str, list[str] | None]:
         memory = tl.ScoreMemory(tl.DirectLoss("average_precision"), batches=2)
         memory(scores, target, sync=True)
         arguments, more = (data, options) if rank == 1 else ((scores, target), {})
-        errors[name] = error_of(lambda: memory(*arguments, sync=True, **more))  # noqa: B023
+        errors[name] = error_of(lambda: memory(*arguments, sync=True, **more))  # noqa: B023  # Called at once.
         assert memory.sizes.tolist() == [6], "nothing was remembered"
     restored, settings = (tl.ScoreMemory(tl.DirectLoss("average_precision"), batches=batches) for batches in (2, 2 + rank))
     if rank == 0:

@@ -70,6 +70,7 @@ class Augmented(Dataset):
         return len(self.target)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        # numpy's global state, as augmentations use it.
         noise = random.random() + np.random.rand() + torch.rand(()).item() + self.own.random()  # noqa: NPY002
         return self.features[index] * noise, self.target[index]
 
@@ -82,7 +83,7 @@ def test_shuffled_and_augmented_loader_is_walked_in_the_same_order(workers, own_
 
     def seed() -> None:
         torch.manual_seed(3)
-        np.random.seed(3)  # noqa: NPY002
+        np.random.seed(3)  # noqa: NPY002  # The state that augmentations use.
         random.seed(3)
 
     expected = build(stateful)

@@ -161,7 +161,7 @@ def test_exact_gradients_in_two_passes():
 
 
 def test_lightning_sets_the_epoch():
-    lightning = pytest.importorskip("pytorch_lightning")
+    lightning = pytest.importorskip("pytorch_lightning", reason="Lightning comes with taskloss[examples]")
     sampler, seen = StratifiedBatchSampler(TARGET, 64), []
 
     class Model(lightning.LightningModule):

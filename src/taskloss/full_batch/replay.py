@@ -26,7 +26,7 @@ def record_random_state(devices: Iterable[torch.device]) -> Restore:
 
     def restore_all() -> None:
         random.setstate(python)
-        np.random.set_state(legacy)  # noqa: NPY002
+        np.random.set_state(legacy)  # noqa: NPY002  # As above.
         torch.set_rng_state(cpu)
         for restore in accelerators:
             restore()
