@@ -39,6 +39,7 @@ from taskloss.tasks.registry import as_task, handle_of, task_of
 from taskloss.tasks.task import Call, Inference, Objective, Task
 
 EPSILON = 1.0
+MARGIN = 1.0
 UPDATES = ("positive", "negative", "central")
 
 
@@ -103,9 +104,10 @@ def _central(inference: Inference[Any], epsilon: float, with_gradient: bool) -> 
     return values, Step(*inference.augment_both(epsilon), 0.5 / epsilon)
 
 
-def _hinge(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
-    augmented, truth = inference.augment(1.0), inference.truth()
-    return inference.score_difference(augmented, truth) + inference.loss(augmented), Step(inference, augmented, truth, 1.0)
+def _hinge(inference: Inference[Any], margin: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
+    augmented, truth = inference.augment(margin), inference.truth()
+    values = inference.score_difference(augmented, truth) + margin * inference.loss(augmented)
+    return values, Step(inference, augmented, truth, 1.0)
 
 
 def _perceptron(inference: Inference[Any], epsilon: float, with_gradient: bool) -> tuple[np.ndarray, Step | None]:
@@ -302,7 +304,7 @@ class _TaskLossModule(nn.Module):
         self._advice = Advice()
 
     def _rule(self) -> tuple[str, float]:
-        """Return the update and its epsilon."""
+        """Return the rule, and the weight of the task loss in its augmented inference (epsilon or the margin)."""
         raise NotImplementedError  # Every loss defines it.
 
     def forward(self, scores: Tensor, target: Tensor, **options: Unpack[CallOptions]) -> Tensor:
@@ -322,7 +324,8 @@ class DirectLoss(_TaskLossModule):
 
     Args:
         task: a task, or the name of a registered one.
-        epsilon: weight of the loss in the augmented inference; near 1 is right for scores of unit scale.
+        epsilon: weight of the loss in the augmented inference, in units of the scores; near 1 is right for scores of unit scale.
+            The gradient is that of ``DirectLoss(task)(scores / epsilon, target)``.
         update: ``"positive"`` steps away from a worse answer, ``"negative"`` toward a better one, ``"central"`` does both, with
             the mean of the two gradients. Left out, it is the ``default_update`` of the task, which trains a fresh network.
         settings: see :class:`LossOptions`.
@@ -353,18 +356,34 @@ class DirectLoss(_TaskLossModule):
 
 
 class StructuredHingeLoss(_TaskLossModule):
-    """Margin-rescaled structured hinge: a convex upper bound of the task loss in the scores.
+    """Margin-rescaled structured hinge: a convex upper bound of the task loss, times the margin, in the scores.
 
-    Yue, Finley, Radlinski, Joachims, *A support vector method for optimizing average precision*, SIGIR 2007. Arguments as for
-    :class:`DirectLoss`, without epsilon and update.
+    Yue, Finley, Radlinski, Joachims, *A support vector method for optimizing average precision*, SIGIR 2007.
+
+    Args:
+        task: a task, or the name of a registered one.
+        margin: weight of the task loss in the augmented inference, in units of the scores: 1 is right for scores of unit scale.
+        settings: see :class:`LossOptions`.
+
+    Called like :class:`DirectLoss`.
 
     >>> import torch
-    >>> StructuredHingeLoss("average_precision")(torch.tensor([2.0, -2.0]), torch.tensor([1, 0])).item()
+    >>> scores, target = torch.tensor([2.0, -2.0]), torch.tensor([1, 0])
+    >>> StructuredHingeLoss("average_precision")(scores, target).item()
     0.0
+    >>> StructuredHingeLoss("average_precision", margin=20.0)(scores, target).item()
+    2.0
     """
 
+    def __init__(self, task: Task | str, *, margin: float = MARGIN, **settings: Unpack[LossOptions]) -> None:
+        super().__init__(task, **settings)
+        self.margin = _checks.check_positive("margin", margin)
+
     def _rule(self) -> tuple[str, float]:
-        return "hinge", 1.0
+        return "hinge", _checks.check_positive("margin", self.margin)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, margin={self.margin}"
 
 
 class PerceptronLoss(_TaskLossModule):

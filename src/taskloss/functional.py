@@ -7,7 +7,7 @@ from typing import Unpack
 from torch import Tensor
 
 from taskloss import _checks
-from taskloss.direct import EPSILON, CallOptions, task_loss, update_of
+from taskloss.direct import EPSILON, MARGIN, CallOptions, task_loss, update_of
 from taskloss.tasks.registry import as_task, handle_of
 from taskloss.tasks.task import Task
 
@@ -32,9 +32,11 @@ def direct_loss(
     return task_loss(scores, target, handle_of(task), rule, _checks.check_positive("epsilon", epsilon), **options)
 
 
-def structured_hinge_loss(scores: Tensor, target: Tensor, task: Task | str, **options: Unpack[CallOptions]) -> Tensor:
+def structured_hinge_loss(
+    scores: Tensor, target: Tensor, task: Task | str, *, margin: float = MARGIN, **options: Unpack[CallOptions]
+) -> Tensor:
     """Compute the structured hinge; the functional form of :class:`taskloss.StructuredHingeLoss`."""
-    return task_loss(scores, target, handle_of(task), "hinge", 1.0, **options)
+    return task_loss(scores, target, handle_of(task), "hinge", _checks.check_positive("margin", margin), **options)
 
 
 def perceptron_loss(scores: Tensor, target: Tensor, task: Task | str, **options: Unpack[CallOptions]) -> Tensor:

@@ -14,7 +14,7 @@ LOSSES: dict[str, Callable[..., torch.nn.Module]] = {
     "direct positive": lambda task, **settings: tl.DirectLoss(task, epsilon=0.5, update="positive", **settings),
     "direct negative": lambda task, **settings: tl.DirectLoss(task, epsilon=0.5, update="negative", **settings),
     "direct central": lambda task, **settings: tl.DirectLoss(task, epsilon=0.5, update="central", **settings),
-    "hinge": tl.StructuredHingeLoss,
+    "hinge": lambda task, **settings: tl.StructuredHingeLoss(task, margin=0.7, **settings),
     "perceptron": tl.PerceptronLoss,
 }
 

@@ -141,7 +141,7 @@ def test_functional_form_equals_the_module(task, make_loss):
     loss = make_loss(task)
     name = type(loss).__name__
     functions = {"DirectLoss": F.direct_loss, "StructuredHingeLoss": F.structured_hinge_loss, "PerceptronLoss": F.perceptron_loss}
-    settings = {"epsilon": loss.epsilon, "update": loss.update} if name == "DirectLoss" else {}
+    settings = {key: getattr(loss, key) for key in ("epsilon", "update", "margin") if hasattr(loss, key)}
     assert torch.equal(functions[name](scores, target, task, **settings), loss(scores, target))
 
 

@@ -8,6 +8,7 @@ import pickle
 import pytest
 import torch
 
+import taskloss as tl
 from tests.contract.cases import every_loss, every_task, example, scores_shape, tasks_that, value_and_gradient
 
 pytestmark = every_loss
@@ -191,3 +192,17 @@ def test_empty_input_reaches_the_graph(task, make_loss):
         value.backward()
         assert value == 0
         assert leaf.grad.shape == leaf.shape
+
+
+@every_task
+def test_epsilon_and_the_margin_are_units_of_the_scores(task, make_loss):
+    """The direct loss with weight w is that with weight 1 of scores / w; hinge and perceptron are w times as large."""
+    scores, target = example(task)
+    weight, loss, unit = 4.0, make_loss(task), make_loss(task)
+    for module, value in ((loss, weight), (unit, 1.0)):
+        setattr(module, "epsilon" if isinstance(module, tl.DirectLoss) else "margin", value)
+    value, gradient = value_and_gradient(loss, scores, target)
+    unit_value, unit_gradient = value_and_gradient(unit, scores / weight, target)
+    direct = isinstance(loss, tl.DirectLoss)
+    torch.testing.assert_close(value, unit_value * (1.0 if direct else weight))
+    torch.testing.assert_close(gradient, unit_gradient / weight if direct else unit_gradient)
