@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -124,7 +125,15 @@ def test_nothing_to_train_is_an_error(direct):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"iterations": 0}, {"iterations": 2.5}, {"patience": True}, {"learning_rate": 0.0}, {"weight_decay": -1.0}],
+    [
+        {"iterations": 0},
+        {"iterations": 2.5},
+        {"patience": True},
+        {"learning_rate": 0.0},
+        {"weight_decay": -1.0},
+        {"optimizer": "adam"},
+        {"backward_rows": 0},
+    ],
 )
 def test_bad_settings(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
@@ -307,3 +316,29 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, direct):
     (tmp_path / "run.safetensors").write_bytes(b"no checkpoint")
     with pytest.raises(ValueError, match="not written by taskloss, or is damaged"):
         run(0, direct)
+
+
+def test_without_validation_all_steps_are_taken_and_the_last_weights_kept(direct):
+    data, model = noisy_samples(0), build_mlp(4)
+    settings = TrainingSettings(iterations=7, optimizer="sgd", learning_rate=0.5, weight_decay=0.1)
+    result = train(model, direct, data, None, settings=settings)
+    assert len(result.losses) == result.best_iteration == 7
+    assert result.metrics == ()
+    assert math.isnan(result.best_metric)
+    expected = build_mlp(4)
+    optimizer = torch.optim.SGD(expected.parameters(), lr=0.5, weight_decay=0.1)
+    for _ in range(7):
+        optimizer.zero_grad()
+        direct(expected(data.features), data.target).backward()
+        optimizer.step()
+    for mine, theirs in zip(model.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_step_in_parts_is_the_same_step(direct):
+    whole, parts = build_mlp(4).double(), build_mlp(4).double()
+    data = noisy_samples(0)._replace(features=noisy_samples(0).features.double())
+    for model, rows in ((whole, None), (parts, 7)):
+        train(model, direct, data, None, settings=TrainingSettings(iterations=5, backward_rows=rows))
+    for mine, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)

@@ -1,6 +1,6 @@
 """The training loop that everything in this library uses, with its budget, networks, batches and checkpoints.
 
-This package may import ``metrics``, ``_storage`` and ``_checks``; it knows neither the losses nor the estimators.
+This package may import ``metrics``, ``full_batch``, ``_storage`` and ``_checks``; it knows neither the losses nor the estimators.
 """
 
 from taskloss.training.checkpoints import Checkpoint

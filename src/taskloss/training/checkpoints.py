@@ -87,7 +87,7 @@ def describe_run(
     model: nn.Module,
     criterion: Any,
     training: TrainingData,
-    validation: TrainingData,
+    validation: TrainingData | None,
     settings: TrainingSettings,
     metric: Any,
     seed: int,
@@ -97,7 +97,7 @@ def describe_run(
     text = repr((asdict(settings), seed, model, _name(criterion), _name(metric)))
     # The addresses of functions differ between processes.
     digest.update(re.sub(r" at 0x[0-9a-f]+", "", text).encode())
-    tensors: list[Tensor | None] = [*model.state_dict().values(), *training, *validation]
+    tensors: list[Tensor | None] = [*model.state_dict().values(), *training, *(validation or ())]
     for tensor in tensors:
         if tensor is not None:
             digest.update(repr((tensor.shape, tensor.dtype)).encode())

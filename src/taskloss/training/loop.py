@@ -1,4 +1,4 @@
-"""The training loop: it stops early by the exact metric and keeps the best weights.
+"""The training loop: it stops early by the exact metric and keeps the best weights, or runs a fixed number of steps.
 
 The metrics of this library do not decompose over samples, so the natural step sees all samples at once. The loop knows neither
 the loss nor the metric: a criterion is any ``(scores, target) -> loss``, so a baseline and a direct loss get the same budget,
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from taskloss.full_batch import full_batch_backward
 from taskloss.metrics import average_precision_score
 from taskloss.training.checkpoints import Checkpoint, RunState, Weights, describe_run
 from taskloss.training.data import Batches, TrainingData
@@ -36,6 +37,7 @@ class Progress(NamedTuple):
     """Number of steps done so far."""
     loss: float
     metric: float
+    """Validation metric; NaN without validation samples."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +47,23 @@ class TrainingResult:
     losses: tuple[float, ...]
     """Value of the criterion before each step."""
     metrics: tuple[float, ...]
-    """Validation metric after each step; a step that was not validated (see :func:`train`) repeats the value before it."""
+    """Validation metric after each step; a step that was not validated (see :func:`train`) repeats the value before it. Empty
+    without validation samples."""
     best_iteration: int
     """The first step, counted from 1, after which the validation metric (its mean over the last ``smoothing`` steps) was
-    highest."""
+    highest; the last step without validation samples."""
 
     @property
     def best_metric(self) -> float:
-        """Validation metric of the weights that are kept."""
-        return self.metrics[self.best_iteration - 1]
+        """Validation metric of the weights that are kept; NaN without validation samples."""
+        return self.metrics[self.best_iteration - 1] if self.metrics else math.nan
 
 
 def train(
     model: nn.Module,
     criterion: Criterion,
     training: TrainingData,
-    validation: TrainingData,
+    validation: TrainingData | None,
     *,
     settings: TrainingSettings | None = None,
     metric: Metric = average_precision_score,
@@ -68,16 +71,18 @@ def train(
     on_iteration: Callable[[Progress], None] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> TrainingResult:
-    """Train ``model`` in place with AdamW, on its own device, and leave it in evaluation mode with its best weights.
+    """Train ``model`` in place, on its own device, and leave it in evaluation mode with its best weights.
 
-    The metric is computed after every step. Where the validation samples outnumber a batch, that would take longer than the
-    training, so it is then computed after as many steps as it takes to train on that many samples, and after the last one.
+    Without validation samples, the run takes all its steps, and the last weights are kept.
+
+    With them, the metric is computed after every step. Where they outnumber a batch, that would take longer than the training, so
+    it is then computed after as many steps as it takes to train on that many samples, and after the last one.
 
     Args:
         model: maps features to scores in the shape of the target.
         criterion: ``(scores, target) -> loss``, a scalar tensor; it is also given ``groups=`` where the data has groups.
         training: the samples to train on; each step sees all of them, up to ``settings.batch_size``.
-        validation: the samples of the metric, which chooses the weights and the time to stop.
+        validation: the samples of the metric, which chooses the weights and the time to stop; None for a fixed number of steps.
         settings: the budget; the defaults of :class:`TrainingSettings` when left out.
         metric: ``(scores, target) -> number``, higher is better; it is given ``groups=`` like the criterion.
         seed: seed of the batches and of randomness in the network (dropout). The caller's random state is left unchanged.
@@ -94,19 +99,21 @@ def train(
     """
     settings = settings or TrainingSettings()
     device = _device_of(model)
-    training, validation = training.to(device), validation.to(device)
+    training, validation = training.to(device), None if validation is None else validation.to(device)
     batches = Batches(training, settings.batch_size, seed)
-    interval = -(-len(validation.target) // batches.size)
+    interval = -(-len(validation.target) // batches.size) if validation else 0
     run = describe_run(model, criterion, training, validation, settings, metric, seed) if checkpoint else ""
     state = _begin(model, settings)
     with seeded(seed, device):
         if checkpoint is not None and checkpoint.path.exists():
             state.read(checkpoint.path, run)
         while not _is_over(state, settings):
-            state.losses.append(_step(model, criterion, batches.of_step(len(state.losses)), state.optimizer))
+            state.losses.append(_step(model, criterion, batches.of_step(len(state.losses)), state.optimizer, settings))
             _update_average(state, settings.averaging)
             done = len(state.losses)
-            if done % interval == 0 or done in (1, settings.iterations):
+            if validation is None:
+                state.best = done
+            elif done % interval == 0 or done in (1, settings.iterations):
                 state.metrics.append(_validate(state.average or model, metric, validation, settings.batch_size))
                 if _is_better(state, settings):
                     state.best, state.best_weights = done, _copy_weights(state.average or model)
@@ -115,16 +122,15 @@ def train(
             if checkpoint is not None and (done % checkpoint.every == 0 or _is_over(state, settings)):
                 state.write(checkpoint.path, run)
             if on_iteration is not None:
-                on_iteration(Progress(done, state.losses[-1], state.metrics[-1]))
-    model.load_state_dict(state.best_weights)
+                on_iteration(Progress(done, state.losses[-1], state.metrics[-1] if state.metrics else math.nan))
+    model.load_state_dict(state.best_weights if validation else _copy_weights(state.average or model))
     model.eval()
     return TrainingResult(tuple(state.losses), tuple(state.metrics), state.best)
 
 
 def _begin(model: nn.Module, settings: TrainingSettings) -> RunState:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
     average = copy.deepcopy(model) if settings.averaging else None
-    return RunState(model, optimizer, average, _copy_weights(model))
+    return RunState(model, settings.make_optimizer(model), average, _copy_weights(model))
 
 
 def _is_over(state: RunState, settings: TrainingSettings) -> bool:
@@ -145,11 +151,17 @@ def _is_better(state: RunState, settings: TrainingSettings) -> bool:
     return state.best == 0 or last > best
 
 
-def _step(model: nn.Module, criterion: Criterion, batch: TrainingData, optimizer: torch.optim.Optimizer) -> float:
+def _step(
+    model: nn.Module, criterion: Criterion, batch: TrainingData, optimizer: torch.optim.Optimizer, settings: TrainingSettings
+) -> float:
     model.train()
     optimizer.zero_grad()
-    loss = criterion(model(batch.features), batch.target, **batch.options())
-    loss.backward()
+    if settings.backward_rows is None:
+        loss = criterion(model(batch.features), batch.target, **batch.options())
+        loss.backward()
+    else:
+        parts = list(zip(*(tensor.split(settings.backward_rows) for tensor in (batch.features, batch.target)), strict=True))
+        loss = full_batch_backward(model, parts, lambda scores, target: criterion(scores, target, **batch.options()))
     optimizer.step()
     return loss.item()
 

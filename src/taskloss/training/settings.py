@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+from torch import nn
+
 from taskloss import _checks
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
 @dataclass(frozen=True)
@@ -13,13 +19,19 @@ class TrainingSettings:
     """The budget of a training run, with the defaults of everything in this library that trains."""
 
     iterations: int = 400
-    """Largest number of steps."""
+    """Largest number of steps; without validation samples, their number."""
     patience: int = 100
     """Stop after this many steps without a better validation metric."""
+    optimizer: str = "adamw"
+    """``"adamw"``, or ``"sgd"``: plain gradient descent, without momentum."""
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
+    """Share of the weights that AdamW takes away, times the learning rate; the factor of the squared weights, by 1/2, for SGD."""
     batch_size: int = 32_768
     """Up to this many training samples, each step sees all of them; beyond, stratified batches of about this size."""
+    backward_rows: int | None = None
+    """Backpropagate a step in parts of this many samples, by :func:`taskloss.full_batch_backward`: the same gradient, in the
+    memory of one part, for a second forward pass. By default a step is backpropagated at once."""
     averaging: float = 0.0
     """Decay of a running mean of the weights; the mean is validated and kept instead of the last step's weights. 0 for none."""
     smoothing: int = 1
@@ -29,6 +41,9 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("iterations", "patience", "batch_size", "smoothing"):
             _checks.check_count(name, getattr(self, name))
+        if self.backward_rows is not None:
+            _checks.check_count("backward_rows", self.backward_rows)
+        _checks.check_choice("optimizer", self.optimizer, tuple(OPTIMIZERS))
         _checks.check_positive("learning_rate", self.learning_rate)
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be finite and not negative, got {self.weight_decay!r}")
@@ -36,3 +51,7 @@ class TrainingSettings:
             raise ValueError(
                 f"averaging must be at least 0 and below 1, got {self.averaging!r}; 0.95 is a mean of about 20 steps"
             )
+
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimizer of the model's parameters."""
+        return OPTIMIZERS[self.optimizer](model.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
