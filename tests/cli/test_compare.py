@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import taskloss
+from taskloss._processes import default_jobs
 from taskloss.cli import compare, runs
 from taskloss.cli.data import DataOptions, load_samples
 from taskloss.cli.metric import parse_metric
@@ -388,4 +389,4 @@ def children(pid: int) -> list[int]:
 
 
 def test_default_jobs():
-    assert 1 <= compare.default_jobs() <= 4
+    assert 1 <= default_jobs() <= 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
@@ -44,16 +43,6 @@ Methods = Annotated[
         rich_help_panel=options.TRAINING,
     ),
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=64,
-        help="Number of processes.",
-        show_default="one per core, at most 4",
-        rich_help_panel=options.TRAINING,
-    ),
-]
 
 
 def compare(
@@ -67,7 +56,7 @@ def compare(
     methods: Methods = None,
     seed: options.Seed = 0,
     iterations: options.Iterations = None,
-    jobs: Jobs = None,
+    jobs: options.Jobs = None,
     output: Output = Path("taskloss-report"),
     resume: options.Resume = False,
     drop: options.Drop = None,
@@ -88,6 +77,7 @@ def compare(
     with exit_on_error(resume_hint(context)), ExitStack() as stack:
         check_readable(data)
         # These take seconds to load: too long for --help and for a file that does not exist.
+        from taskloss._processes import default_jobs
         from taskloss.cli.columns import print_columns
         from taskloss.cli.data import DataOptions, load_samples
         from taskloss.cli.journal import Journal
@@ -128,11 +118,6 @@ def compare(
 
 
 _BUNDLED = {"name": "Page Blocks", "source": datasets.PAGE_BLOCKS_SOURCE}
-
-
-def default_jobs() -> int:
-    """Return the number of cores that this process may use, at most 4: each process holds a copy of the data."""
-    return min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def _record(samples: TableSamples, plan: Plan, runs: tuple[Run, ...], failed: dict[str, str], command: str) -> Comparison:

@@ -34,6 +34,16 @@ Positive = Annotated[
 Group = Annotated[
     str | None, typer.Option(help="Column of query ids: the rows of each query are ranked.", show_default="in svmlight: qid")
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=64,
+        help="Number of processes.",
+        show_default="one per core, at most 4",
+        rich_help_panel=TRAINING,
+    ),
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in the same output folder.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an output that exists already.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON; messages go to the error stream.")]

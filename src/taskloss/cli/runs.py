@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
-import os
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 
-import torch
-
+from taskloss._processes import run_in_processes, single_thread
 from taskloss.cli.data import TableSamples
 from taskloss.cli.errors import BAD_DATA, CommandError
 from taskloss.cli.feature_effects import measure_effects
@@ -71,7 +64,7 @@ def run_comparison(
         remaining = (run for run in todo if run[0] not in failed)
         results = _run_here(samples, plan, remaining, report)
     else:
-        results = _run_in_processes(samples, plan, todo, jobs)
+        results = run_in_processes(_split_train_and_test, [(method, plan, samples, seed) for method, seed in todo], jobs)
     for method, result in results:
         if isinstance(result, Run):
             journal.add(result)
@@ -110,36 +103,8 @@ def _run_here(
         yield train_and_test(method, plan, split[1], seed, lambda share, now=description: on_progress(share, now))  # type: ignore[misc]
 
 
-def _run_in_processes(samples: TableSamples, plan: Plan, todo: list[tuple[str, int]], jobs: int) -> Iterator[RunOrReason]:
-    """Yield the runs of ``jobs`` processes as they finish."""
-    # Spawned, not forked: a fork of a process with threads (torch, Arrow) may hang.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
-        try:
-            futures = [pool.submit(_split_train_and_test, method, plan, samples, seed) for method, seed in todo]
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
-
-
 def _split_train_and_test(method: str, plan: Plan, samples: TableSamples, seed: int) -> RunOrReason:
     return train_and_test(method, plan, split_samples(samples, seed), seed, lambda share: None)
-
-
-def _end_with_parent(parent: int) -> None:
-    """Make this worker ignore Ctrl-C, which the parent handles, and exit if the parent is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def train_and_test(
@@ -177,14 +142,3 @@ def train_and_test(
         effects=effects,
         classes=describe_classes(result.scores, test.target, result.probabilities) if several else None,
     )
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Run the block with one torch thread: results do not depend on the number of cores, and small networks train faster."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
