@@ -40,11 +40,13 @@ import numpy as np
 import torch
 from benchmarks.cells import Cells, Record
 from benchmarks.splits import Split, split_samples
-from benchmarks.voc_action import UNKNOWN, read_persons
 from rich.progress import Progress
 from torch import Tensor, nn
 
 import taskloss as tl
+from taskloss.experiments.feature_cache import cached_arrays
+from taskloss.experiments.pretrained import load_efficientnet_lite0
+from taskloss.experiments.voc_action import UNKNOWN, Persons, read_persons, split_thirds
 from taskloss.metrics import average_precision_score
 from taskloss.samplers.division import stratified_batches
 from taskloss.training import TrainingData, build_mlp
@@ -98,13 +100,23 @@ def read_table(data: Path, name: str, seed: int, limit: int | None) -> Split:
     return split_samples(features[rows], target[rows], seed)
 
 
-def split_persons(features: np.ndarray, labels: np.ndarray, images: np.ndarray, seed: int) -> Split:
-    """Split the persons into thirds, all persons of an image in the same third; features have unit variance in training."""
-    third = np.random.default_rng(seed).permutation(images.max() + 1) % 3
-    mean, deviation = (moment(features[third[images] == 0], axis=0) for moment in (np.mean, np.std))
+@torch.no_grad()
+def person_features(data: Path, persons: Persons, count: int, advance: Callable[[int], object]) -> dict[str, np.ndarray]:
+    """Compute the ``features``, ``(count, 1280)``, of the first persons with EfficientNet-Lite0."""
+    network, batches = load_efficientnet_lite0(data), []
+    for crops in persons.crops(32, np.arange(count)):
+        batches.append(network.features(crops))
+        advance(len(crops))
+    return {"features": torch.cat(batches).numpy()}
+
+
+def split_persons(features: np.ndarray, persons: Persons, seed: int) -> Split:
+    """Split the persons that have features into thirds by image; features have unit variance in training."""
+    parts = split_thirds(persons.image[: len(features)], seed)
+    mean, deviation = (moment(features[parts[0]], axis=0) for moment in (np.mean, np.std))
     scaled = torch.from_numpy(((features - mean) / (deviation + 1e-6)).astype(np.float32))
-    parts = (torch.from_numpy(np.flatnonzero(third[images] == number)) for number in range(3))
-    return Split(*(TrainingData(scaled[rows], torch.from_numpy(labels).long()[rows]) for rows in parts))
+    labels = torch.from_numpy(persons.labels)
+    return Split(*(TrainingData(scaled[rows], labels[rows]) for rows in map(torch.from_numpy, parts)))
 
 
 # --- one run ------------------------------------------------------------------------------------------------------------
@@ -224,19 +236,23 @@ def main() -> None:
     cells = Cells(arguments.output and arguments.output.with_suffix(".jsonl"))
     records: dict[str, dict[str, list[Record]]] = {name: {} for name in SETS}
     with Progress() as progress:
-        images = progress.add_task("features")
-        persons = read_persons(
-            arguments.data,
-            arguments.cache,
-            60 if arguments.quick else None,
-            lambda done, total: progress.update(images, advance=done, total=total),
-        )
+        persons = read_persons(arguments.data)
+        count = 60 if arguments.quick else len(persons)
+        images = progress.add_task("features", total=count)
+        make = functools.partial(person_features, arguments.data, persons, count, functools.partial(progress.advance, images))
+        # The name says by_image since earlier caches had the persons in another order.
+        stored = arguments.cache and arguments.cache / f"voc_action_by_image_efficientnet_lite0_{count}.npz"
+        features = (make() if stored is None else cached_arrays(stored, make))["features"]
         progress.remove_task(images)
         bar = progress.add_task("", total=None)
         cases = []
         for seed in range(seeds):
             for name in SETS:
-                split = split_persons(*persons, seed) if name == "voc_action" else read_table(arguments.data, name, seed, limit)
+                split = (
+                    split_persons(features, persons, seed)
+                    if name == "voc_action"
+                    else read_table(arguments.data, name, seed, limit)
+                )
                 methods = methods_of(len(split.training.target))
                 cases += [(seed, name, split, method, rate) for method in methods for rate in rates]
         progress.update(bar, total=len(cases))

@@ -13,7 +13,6 @@ FOLDER holds ``pretrained/squeezenet_v1.1_imagenet.npz`` (arrays named conv1.wei
 from __future__ import annotations
 
 import argparse
-import io
 import time
 from pathlib import Path
 
@@ -24,26 +23,10 @@ from torch import Tensor
 from torch.nn import functional
 
 import taskloss as tl
+from taskloss.experiments.images import decode_image
+from taskloss.experiments.pretrained import load_squeezenet
 
-MEAN = (104.0, 117.0, 123.0)
 SIZE = 227
-POOL_BEFORE = ("fire2", "fire4", "fire6")
-
-
-def activations(weights: dict[str, Tensor], images: Tensor) -> Tensor:
-    """Return the output of the last fire block, ``(B, 512, 13, 13)``, for BGR images ``(B, 3, 227, 227)`` minus their mean."""
-
-    def convolve(name: str, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
-        return torch.relu(functional.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], stride, padding))
-
-    x = convolve("conv1", images, stride=2)
-    for block in range(2, 10):
-        name = f"fire{block}"
-        if name in POOL_BEFORE:
-            x = functional.max_pool2d(x, 3, 2, ceil_mode=True)
-        x = convolve(f"{name}.squeeze1x1", x)
-        x = torch.cat([convolve(f"{name}.expand1x1", x), convolve(f"{name}.expand3x3", x, padding=1)], 1)
-    return x
 
 
 def read_images(path: Path, per_class: int, classes: tuple[int, ...]) -> np.ndarray:
@@ -51,9 +34,7 @@ def read_images(path: Path, per_class: int, classes: tuple[int, ...]) -> np.ndar
     with np.load(path, allow_pickle=False) as file:
         jpeg, offset, labels = file["jpeg"], file["offset"], file["labels"]
     chosen = [i for k in classes for i in np.flatnonzero(labels == k)[:per_class]]
-    return np.stack(
-        [np.asarray(Image.open(io.BytesIO(jpeg[offset[i] : offset[i + 1]].tobytes())).convert("RGB")) for i in chosen]
-    )
+    return np.stack([decode_image(jpeg, offset, i) for i in chosen])
 
 
 def heat_maps(features: Tensor, rank: int, channels: int) -> tuple[Tensor, float]:
@@ -87,12 +68,11 @@ def main() -> None:
     parser.add_argument("--channels", type=int, default=128)
     parser.add_argument("--classes", type=int, nargs="+", default=[0, 2, 3, 5, 6, 8], help="classes of STL-10; one image each")
     arguments = parser.parse_args()
-    with np.load(arguments.data / "pretrained" / "squeezenet_v1.1_imagenet.npz", allow_pickle=False) as file:
-        weights = {name: torch.from_numpy(file[name]).float() for name in file.files}
+    network = load_squeezenet(arguments.data)
     images = read_images(arguments.data / "stl10_train3996_96" / "stl10_train3996_96.npz", 1, tuple(arguments.classes))
-    pixels = torch.from_numpy(images[..., ::-1].copy()).permute(0, 3, 1, 2).float() - torch.tensor(MEAN)[:, None, None]
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
     with torch.no_grad():
-        features = activations(weights, functional.interpolate(pixels, (SIZE, SIZE), mode="bilinear"))
+        features = network.activations(functional.interpolate(pixels, (SIZE, SIZE), mode="bilinear"))
     large = [np.asarray(Image.fromarray(image).resize((192, 192), Image.Resampling.BICUBIC)) for image in images]
     rows = [np.hstack(large)]
     for rank in (1, 2):

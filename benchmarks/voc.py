@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from examples.image_retrieval import WEIGHTS, EfficientNetLite0
-from PIL import Image
 from torch import Tensor
 
-IMAGES = Path("voc2012_det_seg_192", "voc2012_det_seg_192.npz")
+from taskloss.experiments.feature_cache import cached_arrays
+from taskloss.experiments.images import decode_image
+from taskloss.experiments.pretrained import EFFICIENTNET_LITE0, load_efficientnet_lite0
+from taskloss.experiments.voc_detection import PACKED
+
 SIDE = 192
 VOID = 255
 BLOCKS = (4, 10, 15)
@@ -42,7 +44,7 @@ class Parts(NamedTuple):
 
 def check_data(data: Path) -> None:
     """Exit with advice unless the folder holds the images and the weights."""
-    missing = [str(path) for path in (IMAGES, WEIGHTS) if not (data / path).exists()]
+    missing = [str(path) for path in (PACKED, EFFICIENTNET_LITE0) if not (data / path).exists()]
     if missing:
         raise SystemExit(f"--data {data} lacks {' and '.join(missing)}; see the top of benchmarks/segmentation.py")
 
@@ -51,19 +53,13 @@ def read_parts(
     data: Path, cache: Path | None, classes: tuple[str, ...], limit: int | None, advance: Callable[[int, int], None]
 ) -> Parts:
     """Read all images, or the first ``limit`` official training images and as many official validation images."""
-    with np.load(data / IMAGES, allow_pickle=False) as file:
+    with np.load(data / PACKED, allow_pickle=False) as file:
         official = file["split"]
         chosen = np.concatenate([np.flatnonzero(official == name)[:limit] for name in ("train", "val")])
         masks = torch.from_numpy(_read_masks(file, chosen, classes))
-        stored = None if cache is None else cache / f"voc_maps_{len(chosen)}.npz"
-        if stored is not None and stored.exists():
-            with np.load(stored, allow_pickle=False) as arrays:
-                maps = [torch.from_numpy(arrays[f"maps{number}"]) for number in range(len(BLOCKS))]
-        else:
-            maps = _make_maps(data, file["jpeg"], file["offset"], chosen, advance)
-            if stored is not None:
-                stored.parent.mkdir(parents=True, exist_ok=True)
-                np.savez(stored, **{f"maps{number}": array.numpy() for number, array in enumerate(maps)})
+        make = partial(_make_maps, data, file["jpeg"], file["offset"], chosen, advance)
+    arrays = make() if cache is None else cached_arrays(cache / f"voc_maps_{len(chosen)}.npz", make)
+    maps = [torch.from_numpy(arrays[f"maps{number}"]) for number in range(len(BLOCKS))]
     seen = torch.from_numpy(np.flatnonzero(official[chosen] == "train"))
     seen = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(2012))]
     training, validation = seen[len(seen) // 4 :], seen[: len(seen) // 4]
@@ -88,19 +84,18 @@ def _read_masks(file: np.lib.npyio.NpzFile, chosen: np.ndarray, classes: tuple[s
 @torch.no_grad()
 def _make_maps(
     data: Path, jpeg: np.ndarray, offset: np.ndarray, chosen: np.ndarray, advance: Callable[[int, int], None]
-) -> list[Tensor]:
-    with np.load(data / WEIGHTS, allow_pickle=False) as weights:
-        network = EfficientNetLite0(dict(weights))
+) -> dict[str, np.ndarray]:
+    network = load_efficientnet_lite0(data)
     batches: list[list[Tensor]] = []
     for rows in np.array_split(chosen, -(-len(chosen) // 32)):
         pixels = np.full((len(rows), SIDE, SIDE, 3), 127, np.uint8)  # The network maps 127 to zero.
         for image, row in zip(pixels, rows, strict=True):
-            picture = np.asarray(Image.open(io.BytesIO(jpeg[offset[row] : offset[row + 1]].tobytes())).convert("RGB"))
+            picture = decode_image(jpeg, offset, row)
             image[: picture.shape[0], : picture.shape[1]] = picture
         outputs = list(network.maps(torch.from_numpy(pixels).permute(0, 3, 1, 2).float()))
         batches.append([outputs[block].half() for block in BLOCKS])
         advance(len(rows), len(chosen))
-    return [torch.cat(maps) for maps in zip(*batches, strict=True)]
+    return {f"maps{number}": torch.cat(maps).numpy() for number, maps in enumerate(zip(*batches, strict=True))}
 
 
 def _standardize(maps: Tensor, training: Tensor) -> Tensor:

@@ -16,98 +16,47 @@ trained on five of the ten classes, both losses lower the mean average precision
 from __future__ import annotations
 
 import argparse
-import io
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
 import taskloss as tl
+from taskloss.experiments.feature_cache import cached_arrays
+from taskloss.experiments.images import read_images
+from taskloss.experiments.pretrained import EFFICIENTNET_LITE0, load_efficientnet_lite0
 from taskloss.retrieval import retrieval_loss, retrieval_score
 
 IMAGES = Path("stl10_train3996_96", "stl10_train3996_96.npz")
-WEIGHTS = Path("pretrained", "efficientnet_lite0_imagenet_fp16.npz")
-STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 WIDTH, BATCH, LEARNING_RATE = 64, 1000, 1e-3
 DIRECT_AP = tl.DirectLoss("average_precision")
 
 
-class EfficientNetLite0:
-    """The pretrained network up to its pooled features: it maps pixels ``(n, 3, h, w)`` in 0..255 to ``(n, 1280)``."""
-
-    def __init__(self, weights: dict[str, np.ndarray]) -> None:
-        self.weights = {name: torch.from_numpy(array).float() for name, array in weights.items()}
-
-    def convolve(self, x: Tensor, layer: str, norm: str, stride: int = 1) -> Tensor:
-        """Apply a convolution with TensorFlow's SAME padding and the batch normalization folded into it."""
-        weight = self.weights[f"{layer}.weight"]
-        scale = self.weights[f"{norm}.weight"] / (self.weights[f"{norm}.running_var"] + 1e-3).sqrt()
-        bias = self.weights[f"{norm}.bias"] - self.weights[f"{norm}.running_mean"] * scale
-        kernel = weight.shape[-1]
-        padding = [max((-(-size // stride) - 1) * stride + kernel - size, 0) for size in (x.shape[3], x.shape[2])]
-        padded = functional.pad(x, [part for total in padding for part in (total // 2, total - total // 2)])
-        groups = x.shape[1] // weight.shape[1]
-        return functional.conv2d(padded, weight * scale[:, None, None, None], bias, stride, groups=groups)
-
-    def maps(self, images: Tensor) -> Iterator[Tensor]:
-        """Yield the feature maps of the sixteen blocks, one after another, for pixels ``(n, 3, h, w)`` in 0..255."""
-        x = functional.relu6(self.convolve((images - 127) / 128, "_conv_stem", "_bn0", 2))
-        for number, stride in enumerate(STRIDES):
-            block, inside = f"_blocks.{number}", x
-            if number > 0:
-                inside = functional.relu6(self.convolve(inside, f"{block}._expand_conv", f"{block}._bn0"))
-            inside = functional.relu6(self.convolve(inside, f"{block}._depthwise_conv", f"{block}._bn1", stride))
-            inside = self.convolve(inside, f"{block}._project_conv", f"{block}._bn2")
-            x = x + inside if x.shape == inside.shape else inside
-            yield x
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:
-        *_, x = self.maps(images)
-        return functional.relu6(self.convolve(x, "_conv_head", "_bn1")).mean((2, 3))
-
-
-def read_images(jpeg: np.ndarray, offset: np.ndarray, size: int) -> Iterator[Tensor]:
-    """Yield batches of at most ``size`` images, ``(batch, 3, h, w)``; image i is ``jpeg[offset[i]:offset[i + 1]]``."""
-    for first in range(0, len(offset) - 1, size):
-        bounds = offset[first : first + size + 1]
-        files = (jpeg[begin:end].tobytes() for begin, end in pairwise(bounds))
-        pixels = np.stack([np.asarray(Image.open(io.BytesIO(file)).convert("RGB")) for file in files])
-        yield torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
-
-
-def make_features(data: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the features ``(n, 1280)`` of all images; return them with the labels ``(n,)``."""
-    with np.load(data / WEIGHTS, allow_pickle=False) as weights:
-        network = EfficientNetLite0(dict(weights))
+@torch.no_grad()
+def make_features(data: Path) -> dict[str, np.ndarray]:
+    """Compute the ``features``, ``(n, 1280)``, of all images; return them with the ``labels``, ``(n,)``."""
+    network = load_efficientnet_lite0(data)
     with np.load(data / IMAGES, allow_pickle=False) as images:
         jpeg, offset, labels = images["jpeg"], images["offset"], images["labels"].astype(np.int64)
     features: list[Tensor] = []
     for pixels in read_images(jpeg, offset, size=50):
-        features.append(network(pixels))
+        features.append(network.features(pixels))
         print(f"\rfeatures of {sum(map(len, features)):>5} of {len(labels)} images", end="", flush=True)
     print()
-    return torch.cat(features).numpy(), labels
+    return {"features": torch.cat(features).numpy(), "labels": labels}
 
 
 def load_features(data: Path, cache: Path | None) -> tuple[Tensor, Tensor]:
     """Return features and labels; read them from the cache folder if they are there, and store them there if not."""
-    stored = None if cache is None else cache / "stl10_efficientnet_lite0.npz"
-    if stored is not None and stored.exists():
-        with np.load(stored, allow_pickle=False) as arrays:
-            return torch.from_numpy(arrays["features"]), torch.from_numpy(arrays["labels"])
-    features, labels = make_features(data)
-    if stored is not None:
-        stored.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(stored, features=features, labels=labels)
-    return torch.from_numpy(features), torch.from_numpy(labels)
+    make = partial(make_features, data)
+    arrays = make() if cache is None else cached_arrays(cache / "stl10_efficientnet_lite0.npz", make)
+    return torch.from_numpy(arrays["features"]), torch.from_numpy(arrays["labels"])
 
 
 def direct_ap(embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -143,12 +92,12 @@ def train_head(features: Tensor, labels: Tensor, loss_of: Callable[[Tensor, Tens
 def parse_arguments() -> argparse.Namespace:
     """Parse the command line; exit with advice if the data are missing."""
     parser = argparse.ArgumentParser(description="Image retrieval trained on direct average precision.")
-    parser.add_argument("--data", type=Path, required=True, help=f"folder with {IMAGES} and {WEIGHTS}")
+    parser.add_argument("--data", type=Path, required=True, help=f"folder with {IMAGES} and {EFFICIENTNET_LITE0}")
     parser.add_argument("--cache", type=Path, help="folder to store the features in, so that a second run starts at once")
     parser.add_argument("--seeds", type=int, default=3, help="number of runs, each with its own initial weights and batches")
     parser.add_argument("--steps", type=int, default=100, help="training steps of each head")
     arguments = parser.parse_args()
-    missing = [str(path) for path in (IMAGES, WEIGHTS) if not (arguments.data / path).exists()]
+    missing = [str(path) for path in (IMAGES, EFFICIENTNET_LITE0) if not (arguments.data / path).exists()]
     if missing:
         parser.error(f"--data {arguments.data} lacks {' and '.join(missing)}; see the top of this file for what it should hold")
     return arguments

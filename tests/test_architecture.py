@@ -18,6 +18,7 @@ LAYERS = [
     "_positive",
     "_warn",
     "_storage",
+    "_processes",
     "_output_checks",
     "kernels",
     "layout",
@@ -46,6 +47,7 @@ LAYERS = [
     "boosting",
     "datasets",
     "report",
+    "experiments",
     "cli",
     "__main__",
 ]

@@ -1,9 +1,8 @@
-"""The image retrieval example: its network, images, losses and head."""
+"""The image retrieval example: its features, losses and head."""
 
 from __future__ import annotations
 
 import importlib.util
-import io
 import os
 import subprocess
 import sys
@@ -14,7 +13,11 @@ import numpy as np
 import pytest
 import torch
 
+from taskloss.experiments.images import read_images
+from taskloss.experiments.pretrained import EFFICIENTNET_LITE0, load_efficientnet_lite0
 from taskloss.retrieval import retrieval_score
+from tests.experiments.devkit import as_jpeg
+from tests.experiments.stored_weights import efficientnet_weights, write_weights
 
 REPOSITORY = Path(__file__).parent.parent
 DATA = Path(os.environ.get("TASKLOSS_DATA", REPOSITORY.parent / "shared" / "data"))
@@ -22,42 +25,28 @@ DATA = Path(os.environ.get("TASKLOSS_DATA", REPOSITORY.parent / "shared" / "data
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    pytest.importorskip("PIL", reason="the example reads JPEG files with Pillow")
     spec = importlib.util.spec_from_file_location("image_retrieval", REPOSITORY / "examples" / "image_retrieval.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_network_takes_any_size(example):
-    generator = np.random.default_rng(0)
-    shapes = {"_conv_stem": ((8, 3, 3, 3), "_bn0"), "_conv_head": ((12, 8, 1, 1), "_bn1")}
-    for number in range(len(example.STRIDES)):
-        block = f"_blocks.{number}"
-        shapes[f"{block}._expand_conv"] = ((8, 8, 1, 1), f"{block}._bn0")
-        shapes[f"{block}._depthwise_conv"] = ((8, 1, 5, 5), f"{block}._bn1")
-        shapes[f"{block}._project_conv"] = ((8, 8, 1, 1), f"{block}._bn2")
-    weights = {}
-    for layer, (shape, norm) in shapes.items():
-        weights[f"{layer}.weight"] = generator.normal(size=shape).astype(np.float16)
-        weights |= {f"{norm}.{name}": np.ones(shape[0], np.float32) for name in ("weight", "bias", "running_mean", "running_var")}
-    network = example.EfficientNetLite0(weights)
-    for height, width in ((96, 96), (33, 50)):
-        features = network(torch.zeros(2, 3, height, width))
-        assert features.shape == (2, 12)
-        assert torch.equal(features[0], features[1])
-
-
-def test_reads_images(example):
-    files = []
-    for shade in (10, 200, 90):
-        file = io.BytesIO()
-        example.Image.new("RGB", (16, 8), (shade, shade, shade)).save(file, "JPEG")
-        files.append(np.frombuffer(file.getvalue(), np.uint8))
-    offset = np.cumsum([0, *map(len, files)])
-    batches = list(example.read_images(np.concatenate(files), offset, size=2))
-    assert [tuple(batch.shape) for batch in batches] == [(2, 3, 8, 16), (1, 3, 8, 16)]
-    assert torch.cat(batches).mean((1, 2, 3)).round().tolist() == [10, 200, 90]
+def test_features_are_made_once(example, tmp_path, capsys):
+    shades, labels = (10, 200, 90), np.array([1, 0, 1], np.uint8)
+    (tmp_path / example.IMAGES).parent.mkdir()
+    np.savez(tmp_path / example.IMAGES, **as_jpeg([np.full((32, 32, 3), shade, np.uint8) for shade in shades]), labels=labels)
+    write_weights(tmp_path / EFFICIENTNET_LITE0, efficientnet_weights(0))
+    features, target = example.load_features(tmp_path, tmp_path / "cache")
+    assert features.shape == (3, 1280)
+    assert target.tolist() == [1, 0, 1]
+    network = load_efficientnet_lite0(tmp_path)
+    with torch.no_grad():
+        expected = torch.cat([network.features(torch.full((1, 3, 32, 32), float(shade))) for shade in shades])
+    torch.testing.assert_close(features, expected, atol=0.05, rtol=0.05)  # JPEG may change a shade by one.
+    (tmp_path / EFFICIENTNET_LITE0).unlink()
+    again, _ = example.load_features(tmp_path, tmp_path / "cache")
+    assert torch.equal(again, features)
+    assert "3 of 3 images" in capsys.readouterr().out
 
 
 def test_contrastive_loss_by_brute_force(example):
@@ -95,12 +84,13 @@ def test_says_what_data_it_needs(tmp_path):
 
 
 def test_features_of_real_images(example):
-    if not (DATA / example.WEIGHTS).exists():
+    if not (DATA / EFFICIENTNET_LITE0).exists():
         pytest.skip("no image data: set TASKLOSS_DATA to its folder")
-    with np.load(DATA / example.WEIGHTS) as weights, np.load(DATA / example.IMAGES) as images:
-        network = example.EfficientNetLite0(dict(weights))
+    network = load_efficientnet_lite0(DATA)
+    with np.load(DATA / example.IMAGES) as images:
         jpeg, offset, labels = images["jpeg"], images["offset"][:101], images["labels"][:100]
-    features = torch.cat([network(pixels) for pixels in example.read_images(jpeg, offset, size=50)])
+    with torch.no_grad():
+        features = torch.cat([network.features(pixels) for pixels in read_images(jpeg, offset, size=50)])
     assert features.shape == (100, 1280)
     chance = retrieval_score(torch.randn(100, 8, generator=torch.Generator().manual_seed(0)), labels)
     assert retrieval_score(features, labels) > chance + 0.2

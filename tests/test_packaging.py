@@ -20,6 +20,7 @@ DATA_FILES = {
     "taskloss/report/page.css",
     "taskloss/report/page.js",
     "taskloss/report/template.html.j2",
+    *(f"taskloss/experiments/texts/{path.name}" for path in (ROOT / "src/taskloss/experiments/texts").glob("*.md")),
 }
 
 
@@ -30,7 +31,7 @@ def pins(name: str) -> dict[str, str]:
 
 def minima(*extras: str) -> dict[str, str]:
     requirements = PROJECT["dependencies"] + [one for extra in extras for one in PROJECT["optional-dependencies"][extra]]
-    return dict(one.split(">=") for one in requirements if not one.startswith("taskloss["))
+    return dict(one.partition(",")[0].split(">=") for one in requirements if not one.startswith("taskloss["))
 
 
 def wheel_files() -> set[str]:
@@ -67,11 +68,11 @@ def test_git_ignores_no_file_of_the_package():
 
 
 def test_the_oldest_versions_are_the_declared_minima():
-    assert pins("constraints-oldest.txt") == minima("estimators", "cli", "boosting", "test")
+    assert pins("constraints-oldest.txt") == minima("estimators", "cli", "boosting", "experiments", "test")
 
 
 def test_every_requirement_of_the_tests_is_pinned():
-    wanted = minima("estimators", "cli", "boosting", "examples", "test", "dev", "peers").keys()
+    wanted = minima("estimators", "cli", "boosting", "experiments", "examples", "test", "dev", "peers").keys()
     assert wanted == pins("constraints.txt").keys()
 
 
