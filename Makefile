@@ -69,7 +69,7 @@ wheel:  ## build the wheel, install it into an empty environment and try what is
 	rm -rf dist $(EMPTY)
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv $(EMPTY)
-	$(EMPTY)/bin/pip install --quiet "$$(echo dist/taskloss-*.whl)[cli,estimators]"
+	$(EMPTY)/bin/pip install --quiet "$$(echo dist/taskloss-*.whl)[cli,estimators,experiments]"
 	cd $(EMPTY) && bin/python -I ../.ci/check_wheel.py
 
 clean:  ## remove the environments and all caches

@@ -15,6 +15,15 @@ from pathlib import Path
 FILES = {
     "taskloss": ["py.typed"],
     "taskloss.datasets": ["page_blocks.csv", "README.md"],
+    "taskloss.experiments.texts": [
+        "action.md",
+        "action-features.md",
+        "action-fine-tuning.md",
+        "detection.md",
+        "linear.md",
+        "noise-robustness.md",
+        "synthetic.md",
+    ],
     "taskloss.report": ["page.css", "page.js", "template.html.j2"],
 }
 
@@ -56,7 +65,7 @@ def check_loss() -> None:
 def check_command_line() -> None:
     """Run the help of the command line and of each command."""
     command = str(Path(sys.executable).with_name("taskloss"))
-    for arguments in ([], ["compare"], ["train"], ["predict"], ["report"], ["tasks"]):
+    for arguments in ([], ["compare"], ["train"], ["predict"], ["report"], ["reproduce"], ["tasks"]):
         subprocess.run([command, *arguments, "--help"], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import sys
 
-OPTIONAL = frozenset({"jinja2", "pyarrow", "rich", "safetensors", "sklearn", "typer"})
-"""Modules that only the command line needs; the library works without them."""
+EXTRAS = {
+    "cli,estimators": frozenset({"jinja2", "pyarrow", "rich", "safetensors", "sklearn", "typer"}),
+    "experiments": frozenset({"cv2", "matplotlib", "PIL"}),
+}
+"""Modules that only the command line needs, by the extra that installs them; the library works without them."""
 
 
 def main() -> None:
@@ -19,6 +22,7 @@ def main() -> None:
         app()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in OPTIONAL:
+        extra = next((extra for extra, modules in EXTRAS.items() if missing in modules), None)
+        if extra is None:
             raise
-        sys.exit(f"taskloss on the command line needs {missing}: pip install 'taskloss[cli,estimators]'")
+        sys.exit(f"taskloss on the command line needs {missing}: pip install 'taskloss[{extra}]'")

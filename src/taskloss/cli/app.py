@@ -12,11 +12,12 @@ from taskloss.cli.compile import compile_all
 from taskloss.cli.errors import EXIT_CODES
 from taskloss.cli.predict import predict
 from taskloss.cli.report import report
+from taskloss.cli.reproduce import reproduce
 from taskloss.cli.tasks import tasks
 from taskloss.cli.train import train
 
 app = typer.Typer(name="taskloss", no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
-for command in (compare, train, predict, report, tasks):
+for command in (compare, train, predict, report, reproduce, tasks):
     app.command(epilog=EXIT_CODES)(command)
 app.command("compile", epilog=EXIT_CODES)(compile_all)
 

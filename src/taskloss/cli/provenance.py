@@ -10,7 +10,7 @@ import typer
 
 import taskloss
 
-NOT_RECORDED = frozenset({"output", "resume", "force", "jobs", "as_json"})
+NOT_RECORDED = frozenset({"output", "cache", "resume", "force", "jobs", "as_json", "list_all"})
 """Parameters that do not change the results."""
 
 
@@ -20,6 +20,9 @@ def command_line(context: typer.Context) -> str:
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
         if value is None or parameter.name in NOT_RECORDED:
+            continue
+        if isinstance(value, bool):
+            words += [parameter.opts[0]] if value else []
             continue
         for item in value if isinstance(value, list | tuple) else [value]:
             words += [str(item)] if parameter.param_type_name == "argument" else [parameter.opts[0], str(item)]
