@@ -17,7 +17,7 @@ import torch
 
 import taskloss
 from taskloss._processes import default_jobs
-from taskloss.cli import compare, runs
+from taskloss.cli import runs
 from taskloss.cli.data import DataOptions, load_samples
 from taskloss.cli.metric import parse_metric
 from taskloss.cli.splits import split_samples
