@@ -21,7 +21,7 @@ from taskloss.experiments.detection_page import make_page
 from taskloss.experiments.detection_paper import BATCHES, HIDDEN, METHODS, NOISE, PAPER_RATES, SUPPRESSION
 from taskloss.experiments.experiment import Experiment, Results
 from taskloss.experiments.journal import Cell, Record
-from taskloss.experiments.learning import flip_labels
+from taskloss.experiments.learning import flip_labels, train_or_diverge
 from taskloss.experiments.methods import METHODS as CRITERIA
 from taskloss.experiments.page import Page
 from taskloss.experiments.runner import Files, Runner
@@ -31,8 +31,8 @@ from taskloss.training import TrainingData, TrainingSettings, build_mlp, train
 Head = Callable[[Tensor], Tensor]
 """Maps features to the scores of one class."""
 
-RATES = (3e-4, 1e-3, 3e-3)
-EPSILONS = (0.1, 1.0)
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+EPSILONS = (0.1, 1.0, 10.0)
 POSITIVE = 0.5
 """A box is positive for a class if it overlaps one of its objects at least so much."""
 NEGATIVES_PER_POSITIVE, FEWEST_NEGATIVES, MOST_NEGATIVES = 3, 4000, 10_000
@@ -55,14 +55,17 @@ def plan_chunks(cell: Cell, split: str) -> list[Cell]:
 
 
 def run_heads(cell: Cell, files: Files) -> Record:
-    """Train a head for every class; record its AP on boxes of held-out images and, if the cell says so, as a detector."""
+    """Train a head for every class; record its AP on boxes of held-out images and, if the cell says so, as a detector.
+
+    A head whose training diverges finds nothing: its AP is 0.
+    """
     proposals = read_proposals(plan_chunks(cell, "train"), files)
     features = torch.from_numpy(proposals.features).float()
     mean, deviation = features.mean(0), features.std(0) + 1e-6
     features = (features - mean) / deviation
     overlap, held_out = torch.from_numpy(proposals.overlap).float(), torch.from_numpy(proposals.image % VALIDATION == 0)
     softmax = _train_softmax(cell, features, overlap, ~held_out) if cell["method"] == "softmax" else None
-    heads: list[Head] = []
+    heads: list[Head | None] = []
     validation: list[float] = []
     for index in range(len(CLASSES)):
         rows, target = _draw_boxes(overlap[:, index], cell["noise"], 1000 * cell["seed"] + index)
@@ -73,10 +76,14 @@ def run_heads(cell: Cell, files: Files) -> Record:
             )
         else:
             heads.append(partial(_log_odds, softmax, index=index))
+        head = heads[index]
+        if head is None:
+            validation.append(0.0)
+            continue
         with torch.no_grad():
-            scores = heads[index](features[rows[of_validation]])
+            scores = head(features[rows[of_validation]])
         validation.append(round(float(metrics.average_precision_score(scores, target[of_validation])), 4))
-    record: Record = {"validation": validation}
+    record: Record = {"validation": validation, "diverged": [head is None for head in heads].count(True)}
     if cell["detect"]:
         record["test"] = _detect(heads, mean, deviation, cell, files)
     return record
@@ -92,11 +99,12 @@ def _draw_boxes(overlap: Tensor, noise: float, seed: int) -> tuple[Tensor, Tenso
     return rows, flip_labels(positive[rows].long(), noise, generator)
 
 
-def _train_head(cell: Cell, data: TrainingData, index: int) -> nn.Module:
-    """Train one class against the rest."""
+def _train_head(cell: Cell, data: TrainingData, index: int) -> nn.Module | None:
+    """Train one class against the rest; None if the training diverges."""
     model = build_mlp(data.features.shape[1], hidden=HIDDEN, seed=1000 * cell["seed"] + index)
-    train(model, CRITERIA[cell["method"]](cell["weight"]), data, None, settings=_settings(cell), seed=cell["seed"])
-    return model
+    criterion = CRITERIA[cell["method"]](cell["weight"])
+    finite = train_or_diverge(model, criterion, data, None, settings=_settings(cell), seed=cell["seed"])
+    return model if finite else None
 
 
 def _train_softmax(cell: Cell, features: Tensor, overlap: Tensor, allowed: Tensor) -> nn.Module:
@@ -126,16 +134,17 @@ def _settings(cell: Cell) -> TrainingSettings:
     )
 
 
-def _detect(
-    heads: Sequence[Callable[[Tensor], Tensor]], mean: Tensor, deviation: Tensor, cell: Cell, files: Files
-) -> list[float]:
+def _detect(heads: Sequence[Head | None], mean: Tensor, deviation: Tensor, cell: Cell, files: Files) -> list[float]:
     """Return the average precision of detections of each class: scores, non-maximum suppression in each image, VOC's rules."""
     proposals = read_proposals(plan_chunks(cell, "val"), files)
     features = (torch.from_numpy(proposals.features).float() - mean) / deviation
-    images = read_detection(files.data_folder()).of_split("val")[: proposals.image.max() + 1]
+    images = read_detection(files.data_folder()).of_split("val")[: cell["test_images"]]
     starts = np.searchsorted(proposals.image, np.arange(len(images) + 1))
     results = []
     for index, head in enumerate(heads):
+        if head is None:
+            results.append(0.0)
+            continue
         with torch.no_grad():
             scores = head(features).numpy()
         kept = np.concatenate(
@@ -245,5 +254,5 @@ def _choose(tuning: Sequence[Record]) -> list[Cell]:
 
 
 def _in_short(record: Record) -> Record:
-    keys = ("method", "weight", "rate", "noise", "optimizer", "batch", "seed", "validation", "test", "seconds")
+    keys = ("method", "weight", "rate", "noise", "optimizer", "batch", "seed", "diverged", "validation", "test", "seconds")
     return {key: record[key] for key in keys if key in record}

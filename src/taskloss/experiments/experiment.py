@@ -15,7 +15,7 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """One table or figure of a paper. The fields of a subclass are its size; their defaults are those of the paper."""
+    """One table or figure of a paper. The fields of a subclass are its size; their defaults are those of its quick form."""
 
     seeds: int
     """Number of seeds if the user gives none."""

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from taskloss import metrics, thresholds
 from taskloss.experiments.journal import Cell, Record
 from taskloss.experiments.methods import DIRECT, METHODS
-from taskloss.training import Progress, TrainingData, TrainingSettings, build_mlp, seeded, train
+from taskloss.training import Criterion, Progress, TrainingData, TrainingSettings, build_mlp, seeded, train
 
 PROTOCOLS = {
     "normal": "gradient descent from N(0, 1) weights",
@@ -110,6 +110,24 @@ def curve_iterations(iterations: int) -> list[int]:
     )
 
 
+def train_or_diverge(
+    model: nn.Module, criterion: Criterion, data: TrainingData, validation: TrainingData | None, **options: Any
+) -> bool:
+    """Train a network, and return whether its scores are finite at the end; the losses end a run that diverges by an error."""
+    try:
+        train(model, criterion, data, validation, **options)
+    except ValueError:
+        if scores_are_finite(model, data.features):
+            raise  # Another error, and a mistake of ours.
+    return scores_are_finite(model, data.features)
+
+
+@torch.no_grad()
+def scores_are_finite(model: nn.Module, features: Tensor) -> bool:
+    """Whether all scores of the samples are finite."""
+    return bool(model(features).isfinite().all())
+
+
 def train_on(cell: Cell, training: Samples, tests: dict[str, Samples], *, hidden: Sequence[int]) -> Record:
     """Train a network as the cell says, and return the record of the run.
 
@@ -129,20 +147,10 @@ def train_on(cell: Cell, training: Samples, tests: dict[str, Samples], *, hidden
         weight_decay=0.0,
     )
     run.measure(0)
-    try:
-        train(
-            run.model,
-            METHODS[cell["method"]](cell["weight"]),
-            run.fitted,
-            run.validation,
-            settings=settings,
-            seed=cell["seed"],
-            on_iteration=run.on_iteration,
-        )
-    except ValueError:
-        # The losses refuse scores that are not finite; any other error is a mistake of ours.
-        if run.scores(training.x) is not None:
-            raise
+    criterion = METHODS[cell["method"]](cell["weight"])
+    train_or_diverge(
+        run.model, criterion, run.fitted, run.validation, settings=settings, seed=cell["seed"], on_iteration=run.on_iteration
+    )
     return run.record()
 
 
