@@ -30,9 +30,10 @@ def command_line(context: typer.Context) -> str:
 
 
 def resume_hint(context: typer.Context) -> str:
-    """Return the advice after an interruption: the command that continues in the same output folder."""
-    output = shlex.quote(str(context.params["output"]))
-    return f"To continue: {command_line(context)} --output {output} --resume"
+    """Return the advice after an interruption: the command that continues in the same folders."""
+    folders = {name: context.params.get(name) for name in ("output", "cache")}
+    words = [word for name, folder in folders.items() if folder is not None for word in (f"--{name}", str(folder))]
+    return f"To continue: {command_line(context)} {shlex.join(words)} --resume"
 
 
 def versions() -> dict[str, str]:
