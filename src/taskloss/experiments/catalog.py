@@ -21,12 +21,18 @@ class Form(NamedTuple):
 
 
 CATALOG: dict[str, dict[str, Form]] = {
-    "synthetic": {"quick": Form(Synthetic(), "?"), "full": Form(Synthetic(seeds=20), "?")},
-    "noise-robustness": {"quick": Form(NoiseRobustness(), "?"), "full": Form(NoiseRobustness(seeds=40), "?")},
-    "linear": {"quick": Form(Linear(), "?"), "full": Form(Linear(seeds=20), "?")},
-    "action": {"quick": Form(Action(), "?"), "full": Form(FineTuning(), "?")},
+    "synthetic": {"quick": Form(Synthetic(), "30 min"), "full": Form(Synthetic(seeds=20), "about 2 h (estimated)")},
+    "noise-robustness": {
+        "quick": Form(NoiseRobustness(), "17 min"),
+        "full": Form(NoiseRobustness(seeds=40), "about 70 min (estimated)"),
+    },
+    "linear": {"quick": Form(Linear(), "3 min"), "full": Form(Linear(seeds=20), "about 13 min (estimated)")},
+    "action": {"quick": Form(Action(), "33 min"), "full": Form(FineTuning(), "400 runs of 6 h (estimated): needs a GPU")},
     "detection": {
-        "quick": Form(Detection(), "?"),
-        "full": Form(Detection(training_images=5717, test_images=5823, near=100, others=100, tested_boxes=2000, side=227), "?"),
+        "quick": Form(Detection(), "26 min"),
+        "full": Form(
+            Detection(training_images=5717, test_images=5823, near=100, others=100, tested_boxes=2000, side=227),
+            "about 2 days (estimated)",
+        ),
     },
 }
