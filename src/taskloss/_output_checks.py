@@ -142,9 +142,9 @@ def check_path_costs(costs: np.ndarray) -> None:
         index, text = first_index(bad)
         raise ValueError(
             f"the cost at [{text}] is {costs[index]}: shortest paths need costs (minus the scores) of at least zero, and "
-            "augmented inference shifts the predicted costs by up to epsilon (the margin for the hinge). Let the network give costs "
-            "of at least epsilon: scores = -(epsilon + softplus(output)); or use MonotoneGridPath, which takes any scores; or "
-            "negative_costs='clip', which is not exact"
+            "augmented inference shifts the predicted costs by up to epsilon (the margin for the hinge). Let the network give "
+            "costs of at least epsilon: scores = -(epsilon + softplus(output)); or use MonotoneGridPath, which takes any scores; "
+            "or negative_costs='clip', which is not exact"
         )
 
 

@@ -14,7 +14,7 @@ from taskloss.experiments.experiment import Experiment, Results
 from taskloss.experiments.journal import Cell, Record
 from taskloss.experiments.learning import Grid, Samples, choose, flip_labels, in_columns, plan_cells, train_on, without_curves
 from taskloss.experiments.methods import DIRECT, METHODS
-from taskloss.experiments.page import Claim, Page, fill_page, make_figure, make_table
+from taskloss.experiments.page import Claim, Page, add_legend, fill_page, make_figure, make_table
 from taskloss.experiments.runner import Files, Runner
 from taskloss.experiments.statistics import Difference, describe_mean
 
@@ -147,7 +147,7 @@ SMALL = 0.005
 
 
 def _draw(chosen: Sequence[Record]) -> Figure:
-    figure, axes = make_figure(4)
+    figure, axes = make_figure(2, 2)
     panels = (
         (0.0, "clean AP", "average precision on the test set", "no noise"),
         (0.0, "clean accuracy", "accuracy on the test set", "no noise"),
@@ -157,6 +157,6 @@ def _draw(chosen: Sequence[Record]) -> Figure:
     for ax, (noise, key, label, title) in zip(axes, panels, strict=True):
         runs = [record for record in chosen if record["protocol"] == "normal" and record["noise"] == noise]
         draw_curves(ax, runs, key, METHODS)
-        ax.set(xlabel="iteration", ylabel=label, title=title, xscale="symlog", xlim=(0, None))
-        ax.legend(fontsize=8, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+        ax.set(xlabel="iteration", ylabel=label, title=title, xscale="symlog", xlim=(0, None), ylim=(0.4, 1.01))
+    add_legend(figure, axes[0])
     return figure

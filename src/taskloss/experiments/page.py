@@ -69,14 +69,19 @@ def make_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("|" + "|".join(str(cell) if line[0] == "---" else f" {cell} " for cell in line) + "|" for line in lines)
 
 
-def make_figure(columns: int = 1, *, height: float = 3.9) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure with axes side by side, in the style of all pages."""
-    figure = Figure(figsize=(5.6 * columns, height), layout="constrained")
-    axes = figure.subplots(1, columns, squeeze=False)[0]
+def make_figure(columns: int = 1, rows: int = 1) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure with axes in rows and columns, row by row, in the style of all pages."""
+    figure = Figure(figsize=(5.6 * columns, 3.9 * rows), layout="constrained")
+    axes: list[Axes] = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for ax in axes:
         ax.grid(alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def add_legend(figure: Figure, ax: Axes) -> None:
+    """Put the labels of one of the axes below all of them."""
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=9, fontsize=9)
 
 
 def draw_band(ax: Axes, x: Sequence[float], curves: Sequence[Sequence[float]], label: str, colour: str, **style: Any) -> None:

@@ -24,7 +24,7 @@ from taskloss.experiments.learning import (
     without_curves,
 )
 from taskloss.experiments.methods import DIRECT, METHODS
-from taskloss.experiments.page import Claim, Page, fill_page, make_figure, make_table
+from taskloss.experiments.page import Claim, Page, add_legend, fill_page, make_figure, make_table
 from taskloss.experiments.runner import Files, Runner
 from taskloss.experiments.statistics import describe_mean, paired_difference
 
@@ -192,5 +192,5 @@ def _draw(chosen: Sequence[Record]) -> Figure:
     for ax, (protocol, key, label) in zip(axes, panels, strict=True):
         draw_curves(ax, [record for record in chosen if record["protocol"] == protocol], key, COMPARED[protocol])
         ax.set(xlabel="iteration", ylabel=label, title=PROTOCOLS[protocol], ylim=(0.1 if key == "test AP" else 0.75, 1.0))
-        ax.legend(fontsize=8, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    add_legend(figure, axes[0])
     return figure
