@@ -39,6 +39,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +159,21 @@ def centre(net: nn.Sequential, samples: TrainingData) -> None:
 
 def run_once(method: str, settings: Settings, split: Split, seed: int, iterations: int) -> Record:
     """Train one net and return its validation F1, and its test F1 at the best validation threshold and at zero."""
-    net, rates = build_mlp(split.training.features.shape[1], seed=seed), (settings["learning_rate"], settings["weight_decay"])
+    net = build_mlp(split.training.features.shape[1], seed=seed)
+    budget = TrainingSettings(
+        iterations=iterations,
+        patience=PATIENCE,
+        learning_rate=settings["learning_rate"],
+        weight_decay=settings["weight_decay"],
+    )
     if method == "cross-entropy":
-        steps = fit(net, cross_entropy, split, TrainingSettings(iterations, PATIENCE, *rates), seed)
+        steps = fit(net, cross_entropy, split, budget, seed)
     else:
-        fit(net, cross_entropy, split, TrainingSettings(WARM_UP, WARM_UP, WARM_UP_RATE), seed)
+        warm_up = TrainingSettings(iterations=WARM_UP, patience=WARM_UP, learning_rate=WARM_UP_RATE)
+        fit(net, cross_entropy, split, warm_up, seed)
         centre(net, split.training)
         criterion = tl.DirectLoss(tl.FScore(), epsilon=settings["epsilon"], update=settings["update"])
-        steps = WARM_UP + fit(net, criterion, split, TrainingSettings(iterations - WARM_UP, PATIENCE, *rates), seed)
+        steps = WARM_UP + fit(net, criterion, split, replace(budget, iterations=iterations - WARM_UP), seed)
     with torch.no_grad():
         scores = net(split.test.features).double()
         value, threshold = best_threshold(net(split.validation.features), split.validation.target)

@@ -146,7 +146,12 @@ def run_once(contest: Contest, method: str, settings: Settings, split: Split, se
     """Train one net and return its metric on the validation and on the test rows."""
     net = build_net(split, seed)
     options = dict(settings)
-    budget = TrainingSettings(iterations, PATIENCE, options.pop("learning_rate"), options.pop("weight_decay", 0.01))
+    budget = TrainingSettings(
+        iterations=iterations,
+        patience=PATIENCE,
+        learning_rate=options.pop("learning_rate"),
+        weight_decay=options.pop("weight_decay", 0.01),
+    )
     baseline = cross_entropy if contest.sets is BINARY_SETS else nn.functional.cross_entropy
     criterion = contest.make(**options) if method == "program" else baseline
     parts = split.training, split.validation

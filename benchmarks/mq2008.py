@@ -134,7 +134,12 @@ def run_net(make: MakeCriterion, fold: Fold, settings: Settings, seed: int) -> t
         TrainingData(torch.from_numpy(part.features), torch.from_numpy(part.relevance)) for part in fold
     )
     net = build_mlp(training.features.shape[1], seed=seed)
-    budget = TrainingSettings(ITERATIONS, PATIENCE, settings["learning_rate"], settings["weight_decay"])
+    budget = TrainingSettings(
+        iterations=ITERATIONS,
+        patience=PATIENCE,
+        learning_rate=settings["learning_rate"],
+        weight_decay=settings["weight_decay"],
+    )
 
     def metric(scores: Tensor, relevance: Tensor) -> float:
         return ndcg_at_10(scores.numpy(), relevance.numpy(), fold.validation.query)

@@ -14,7 +14,7 @@ from taskloss import _checks
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """The budget of a training run, with the defaults of everything in this library that trains."""
 
