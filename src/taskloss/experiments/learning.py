@@ -14,8 +14,8 @@ chooses by the validation AP.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, product
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from taskloss import metrics, thresholds
 from taskloss.experiments.journal import Cell, Record
 from taskloss.experiments.methods import DIRECT, METHODS
+from taskloss.experiments.runner import Run, Runner
 from taskloss.training import Criterion, Progress, TrainingData, TrainingSettings, build_mlp, seeded, train
 
 PROTOCOLS = {
@@ -64,6 +65,27 @@ def plan_cells(base: Cell, protocol: str, methods: Iterable[str], grid: Grid) ->
         for weight in (grid.direct_weights if method in DIRECT else grid.other_weights)
         for rate in (grid.direct_rates if method in DIRECT else grid.other_rates)
     ]
+
+
+def run_levels(
+    runner: Runner,
+    function: Run,
+    base: Cell,
+    grids: Mapping[str, Grid],
+    methods: Iterable[str],
+    levels: Iterable[float],
+    seeds: int,
+) -> list[Record]:
+    """Run the grid of each protocol on every seed and share of flipped labels, one protocol after another."""
+    records: list[Record] = []
+    for protocol, grid in grids.items():
+        cells = [
+            cell
+            for seed, noise in product(range(seeds), levels)
+            for cell in plan_cells({**base, "seed": seed, "noise": noise}, protocol, methods, grid)
+        ]
+        records += runner.run(PROTOCOLS[protocol], function, cells)
+    return records
 
 
 def flip_labels(target: Tensor, share: float, generator: torch.Generator) -> Tensor:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from taskloss.experiments.curves import difference_of, draw_curves, spell_settings, values_of
 from taskloss.experiments.experiment import Experiment, Results
 from taskloss.experiments.journal import Cell, Record
-from taskloss.experiments.learning import Grid, Samples, choose, flip_labels, in_columns, plan_cells, train_on, without_curves
+from taskloss.experiments.learning import Grid, Samples, choose, flip_labels, in_columns, run_levels, train_on, without_curves
 from taskloss.experiments.methods import DIRECT, METHODS
 from taskloss.experiments.page import Claim, Page, add_legend, fill_page, make_figure, make_table
 from taskloss.experiments.runner import Files, Runner
@@ -62,15 +62,8 @@ class Linear(Experiment):
     source: ClassVar[str] = "Song et al. 2016, supplement, figure 1; older version, figures 4 and 5 (AP and accuracy)"
 
     def run(self, runner: Runner, seeds: int) -> Results:
-        records: list[Record] = []
-        for protocol, grid in GRIDS.items():
-            cells = [
-                cell
-                for seed in range(seeds)
-                for noise in NOISE
-                for cell in plan_cells(self._base(seed, noise), protocol, METHODS, grid)
-            ]
-            records += runner.run(PROTOCOLS[protocol], run_cell, cells)
+        base = {"experiment": self.name, "points": self.points, "iterations": self.iterations}
+        records = run_levels(runner, run_cell, base, GRIDS, METHODS, NOISE, seeds)
         return {
             "size": asdict(self),
             "chosen": [
@@ -79,9 +72,6 @@ class Linear(Experiment):
             ],
             "searched": in_columns(records),
         }
-
-    def _base(self, seed: int, noise: float) -> Cell:
-        return {"experiment": self.name, "seed": seed, "noise": noise, "points": self.points, "iterations": self.iterations}
 
     def make_page(self, results: Results) -> Page:
         chosen = results["chosen"]

@@ -20,7 +20,7 @@ from taskloss.experiments.learning import (
     choose,
     flip_labels,
     in_columns,
-    plan_cells,
+    run_levels,
     train_on,
     without_curves,
 )
@@ -79,23 +79,13 @@ class NoiseRobustness(Experiment):
     source: ClassVar[str] = "Song et al. 2016, figure 3b"
 
     def run(self, runner: Runner, seeds: int) -> Results:
-        records: list[Record] = []
-        for protocol, grid in GRIDS.items():
-            cells = [
-                cell
-                for seed in range(seeds)
-                for noise in NOISE
-                for cell in plan_cells(self._base(seed, noise), protocol, METHODS, grid)
-            ]
-            records += runner.run(PROTOCOLS[protocol], run_cell, cells)
+        base = {"experiment": self.name, "points": self.points, "iterations": self.iterations}
+        records = run_levels(runner, run_cell, base, GRIDS, METHODS, NOISE, seeds)
         return {
             "size": asdict(self),
             "chosen": list(map(without_curves, choose(records, "protocol", "method", "noise", "seed"))),
             "searched": in_columns(records),
         }
-
-    def _base(self, seed: int, noise: float) -> Cell:
-        return {"experiment": self.name, "seed": seed, "noise": noise, "points": self.points, "iterations": self.iterations}
 
     def make_page(self, results: Results) -> Page:
         chosen = results["chosen"]
