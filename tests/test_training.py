@@ -15,6 +15,7 @@ from torch import nn
 import taskloss as tl
 from taskloss.metrics import average_precision_score, roc_auc_score
 from taskloss.training import Checkpoint, Progress, TrainingData, TrainingSettings, build_mlp, train
+from taskloss.training import settings as training_settings
 from taskloss.training.data import Batches
 
 SHORT = TrainingSettings(iterations=30)
@@ -342,3 +343,42 @@ def test_a_step_in_parts_is_the_same_step(direct):
         train(model, direct, data, None, settings=TrainingSettings(iterations=5, backward_rows=rows))
     for mine, theirs in zip(parts.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+class _Rates(torch.optim.SGD):
+    """Plain SGD that remembers the learning rates of its steps."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.seen = []
+
+    def step(self, closure=None):
+        self.seen.append(self.param_groups[0]["lr"])
+        return super().step(closure)
+
+
+def test_the_learning_rate_falls_when_it_should(direct, monkeypatch):
+    made = []
+
+    def make(*arguments, **options):
+        made.append(_Rates(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setitem(training_settings.OPTIMIZERS, "sgd", make)
+    settings = TrainingSettings(iterations=5, optimizer="sgd", learning_rate=0.8, decay_after=(2, 4), decay=0.5)
+    train(build_mlp(4), direct, noisy_samples(0), None, settings=settings)
+    assert made[0].seen == [0.8, 0.8, 0.4, 0.4, 0.2]
+
+
+def test_an_optimizer_of_the_callers_own_keeps_its_rate(direct):
+    model = build_mlp(4)
+    optimizer = _Rates(model.parameters(), lr=0.7)
+    settings = TrainingSettings(iterations=3, learning_rate=0.1, decay_after=(1,))
+    train(model, direct, noisy_samples(0), None, settings=settings, optimizer=optimizer)
+    assert optimizer.seen == [0.7] * 3
+
+
+@pytest.mark.parametrize(("name", "value"), [("decay_after", (0,)), ("decay_after", (1.5,)), ("decay", 0.0), ("decay", -1.0)])
+def test_decays_are_checked(name, value):
+    with pytest.raises((ValueError, TypeError), match=name):
+        TrainingSettings(**{name: value})

@@ -68,6 +68,7 @@ def train(
     settings: TrainingSettings | None = None,
     metric: Metric = average_precision_score,
     seed: int = 0,
+    optimizer: torch.optim.Optimizer | None = None,
     on_iteration: Callable[[Progress], None] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> TrainingResult:
@@ -86,6 +87,8 @@ def train(
         settings: the budget; the defaults of :class:`TrainingSettings` when left out.
         metric: ``(scores, target) -> number``, higher is better; it is given ``groups=`` like the criterion.
         seed: seed of the batches and of randomness in the network (dropout). The caller's random state is left unchanged.
+        optimizer: a new optimizer of the model's parameters, for methods that bring their own; it sets its learning rates itself.
+            By default that of the settings.
         on_iteration: called after each step.
         checkpoint: the file for the state of the run. If it exists, the run continues from it, and ends with the same weights,
             bit by bit, as a run that was never interrupted (on the same machine with the same number of threads; randomness
@@ -103,11 +106,13 @@ def train(
     batches = Batches(training, settings.batch_size, seed)
     interval = -(-len(validation.target) // batches.size) if validation else 0
     run = describe_run(model, criterion, training, validation, settings, metric, seed) if checkpoint else ""
-    state = _begin(model, settings)
+    state = _begin(model, optimizer or settings.make_optimizer(model), settings)
     with seeded(seed, device):
         if checkpoint is not None and checkpoint.path.exists():
             state.read(checkpoint.path, run)
         while not _is_over(state, settings):
+            if optimizer is None:
+                _set_rate(state.optimizer, settings.rate_of_step(len(state.losses)))
             state.losses.append(_step(model, criterion, batches.of_step(len(state.losses)), state.optimizer, settings))
             _update_average(state, settings.averaging)
             done = len(state.losses)
@@ -128,9 +133,14 @@ def train(
     return TrainingResult(tuple(state.losses), tuple(state.metrics), state.best)
 
 
-def _begin(model: nn.Module, settings: TrainingSettings) -> RunState:
+def _begin(model: nn.Module, optimizer: torch.optim.Optimizer, settings: TrainingSettings) -> RunState:
     average = copy.deepcopy(model) if settings.averaging else None
-    return RunState(model, settings.make_optimizer(model), average, _copy_weights(model))
+    return RunState(model, optimizer, average, _copy_weights(model))
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def _is_over(state: RunState, settings: TrainingSettings) -> bool:

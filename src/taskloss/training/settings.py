@@ -27,6 +27,9 @@ class TrainingSettings:
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
     """Share of the weights that AdamW takes away, times the learning rate; the factor of the squared weights, by 1/2, for SGD."""
+    decay_after: tuple[int, ...] = ()
+    """Numbers of steps after which the learning rate is multiplied by ``decay``; by default it stays as it is."""
+    decay: float = 1 / 3
     batch_size: int = 32_768
     """Up to this many training samples, each step sees all of them; beyond, stratified batches of about this size."""
     backward_rows: int | None = None
@@ -47,6 +50,9 @@ class TrainingSettings:
         _checks.check_positive("learning_rate", self.learning_rate)
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be finite and not negative, got {self.weight_decay!r}")
+        for step in self.decay_after:
+            _checks.check_count("decay_after", step)
+        _checks.check_positive("decay", self.decay)
         if not 0 <= self.averaging < 1:
             raise ValueError(
                 f"averaging must be at least 0 and below 1, got {self.averaging!r}; 0.95 is a mean of about 20 steps"
@@ -55,3 +61,12 @@ class TrainingSettings:
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return the optimizer of the model's parameters."""
         return OPTIMIZERS[self.optimizer](model.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
+
+    def rate_of_step(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0.
+
+        >>> settings = TrainingSettings(learning_rate=1.0, decay_after=(2, 5), decay=0.5)
+        >>> [settings.rate_of_step(step) for step in (0, 1, 2, 4, 5)]
+        [1.0, 1.0, 0.5, 0.5, 0.25]
+        """
+        return self.learning_rate * self.decay ** sum(step >= end for end in self.decay_after)
