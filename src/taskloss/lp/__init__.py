@@ -4,6 +4,7 @@ It imports the kernels, the checks and, for the losses, the tasks and ``direct``
 """
 
 from taskloss.lp import formulations
+from taskloss.lp.epsilon import EpsilonChoice, choose_epsilon
 from taskloss.lp.layer import LPLayer, differentiable_solve
 from taskloss.lp.losses import (
     AUCLoss,
@@ -23,6 +24,7 @@ from taskloss.lp.losses import (
 )
 from taskloss.lp.newton import NewtonSolution, newton_solve
 from taskloss.lp.nmf import Factorization, nmf
+from taskloss.lp.penalty_layer import BurnIn, PenaltyLayer
 from taskloss.lp.problem import LinearProgram
 from taskloss.lp.solution import ActiveSet, Solution, Status
 from taskloss.lp.solver import solve
@@ -31,6 +33,8 @@ from taskloss.lp.sparse import SparseMatrix
 __all__ = [
     "AUCLoss",
     "ActiveSet",
+    "BurnIn",
+    "EpsilonChoice",
     "FScoreLoss",
     "Factorization",
     "JaccardLoss",
@@ -38,6 +42,7 @@ __all__ = [
     "LinearProgram",
     "MultiClassAUCLoss",
     "NewtonSolution",
+    "PenaltyLayer",
     "PrecisionAtRecallLoss",
     "RatioLoss",
     "RecallAtPrecisionLoss",
@@ -45,6 +50,7 @@ __all__ = [
     "SparseMatrix",
     "Status",
     "auc_loss",
+    "choose_epsilon",
     "differentiable_solve",
     "formulations",
     "fscore_loss",
