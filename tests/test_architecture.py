@@ -42,6 +42,7 @@ LAYERS = [
     "precompile",
     "thresholds",
     "training",
+    "peers",
     "tables",
     "estimators",
     "boosting",
