@@ -122,7 +122,7 @@ class AUC(Experiment):
     ratios: tuple[float, ...] = (0.91, 0.5)
     all_ratios: tuple[str, ...] = ("cat_dog",)
     """The data sets that run at all ratios of the paper."""
-    longer: int = 5
+    longer: int = 3
     """How many times as many steps the runs take that show what a larger budget changes; 0 for no such runs."""
 
     name: ClassVar[str] = "auc"

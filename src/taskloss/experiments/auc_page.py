@@ -36,7 +36,16 @@ def make_page(experiment: Experiment, results: Results) -> Page:
         )
         for name, title in SETS.items()
     )
-    by_ratio = draw_sets(records, NAMES, key=KEY, level="ratio", label="positives in training, %", ylabel="test AUC, %")
+    by_ratio = draw_sets(
+        records,
+        NAMES,
+        key=KEY,
+        level="ratio",
+        paper_levels=RATIOS,
+        paper=AUC,
+        label="positives in training, %",
+        ylabel="test AUC, %",
+    )
     exact, program = (solver["losses"] for solver in results["solvers"])
     figures = {experiment.name: by_ratio, f"{experiment.name}-solvers": _draw_losses(exact, program)}
     return fill_page(

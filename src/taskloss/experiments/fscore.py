@@ -136,7 +136,7 @@ class FScore(Experiment):
     seeds: int = 3
     network: str = "small"
     side: int = 32
-    iterations: int = 400
+    iterations: int = 300
     rates: tuple[float, ...] = QUICK_RATES
 
     name: ClassVar[str] = "fscore"

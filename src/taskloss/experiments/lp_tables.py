@@ -82,8 +82,18 @@ def paper_difference(paper: PaperTable, first: str, second: str, names: Iterable
     return sum(table[first][column] - table[second][column] for table in theirs) / len(theirs)
 
 
-def draw_sets(records: Sequence[Record], names: Sequence[str], *, key: str, level: str, label: str, ylabel: str) -> Figure:
-    """Draw a metric over the levels, with one panel per data set and one line per method."""
+def draw_sets(
+    records: Sequence[Record],
+    names: Sequence[str],
+    *,
+    key: str,
+    level: str,
+    paper_levels: Sequence[float],
+    paper: PaperTable,
+    label: str,
+    ylabel: str,
+) -> Figure:
+    """Draw a metric over the levels, with one panel per data set and one line per method, dotted where it is the paper's."""
     figure, axes = make_figure(min(2, len(names)), -(-len(names) // 2))
     for ax, name in zip(axes, names, strict=True):
         levels = levels_of(records, name, level)
@@ -91,6 +101,9 @@ def draw_sets(records: Sequence[Record], names: Sequence[str], *, key: str, leve
             columns = [values_of(records, key, set=name, method=method, **{level: value}) for value in levels]
             curves = [[100 * value for value in curve] for curve in zip(*columns, strict=True)]
             draw_band(ax, [100 * value for value in levels], curves, method, colour, marker="o", markersize=4)
+            theirs = paper[STANDS_FOR.get(name, name)].get(method)
+            if theirs is not None:
+                ax.plot([100 * value for value in paper_levels], theirs, ":", color=colour, alpha=0.8)
         ax.set(xlabel=label, ylabel=ylabel, title=SETS[name])
     add_legend(figure, axes[0])
     return figure

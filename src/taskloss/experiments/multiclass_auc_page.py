@@ -41,7 +41,14 @@ def make_page(experiment: Experiment, results: Results) -> Page:
         for metric in MULTI_CLASS
     )
     by_rate = draw_sets(
-        records, names, key="AUC-mu", level="drop rate", label="dropped samples of two classes, %", ylabel="test AUC-mu, %"
+        records,
+        names,
+        key="AUC-mu",
+        level="drop rate",
+        paper_levels=DROP_RATES,
+        paper=MULTI_CLASS["AUC-mu"],
+        label="dropped samples of two classes, %",
+        ylabel="test AUC-mu, %",
     )
     return fill_page(
         experiment.name,
