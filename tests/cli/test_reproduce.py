@@ -84,14 +84,32 @@ def test_an_unknown_name_lists_the_known_ones():
         assert "synthetic, noise-robustness, linear, action, detection" in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("name", ["action", "detection"])
-def test_missing_data_are_an_error_that_says_what_is_expected(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("action", "PASCAL VOC 2012: expected"),
+        ("detection", "PASCAL VOC 2012: expected"),
+        ("auc", "no data set cat_dog: expected PetImages/Cat/*.jpg and PetImages/Dog/*.jpg or"),
+        ("multiclass-auc", "no data set stl10: expected stl10_binary with"),
+    ],
+)
+def test_missing_data_are_an_error_that_says_what_is_expected(name, expected, tmp_path):
     result = invoke("reproduce", name, "--output", tmp_path)
     assert result.exit_code == 3
     assert "--data DIR" in result.output
     result = invoke("reproduce", name, "--output", tmp_path, "--data", tmp_path / "none")
     assert result.exit_code == 3
-    assert "PASCAL VOC 2012: expected" in " ".join(result.output.split())
+    assert expected in " ".join(result.output.split())
+
+
+def test_a_missing_package_is_named(small, tmp_path, monkeypatch):
+    def need_package(cell, files):
+        raise ImportError("this needs cvxpy: pip install 'taskloss[peers]'")
+
+    monkeypatch.setattr(linear, "run_cell", need_package)
+    result = invoke("reproduce", "linear", "--seeds", "2", "--jobs", "1", "--output", tmp_path)
+    assert result.exit_code == 1
+    assert "taskloss: this needs cvxpy: pip install 'taskloss[peers]'" in " ".join(result.output.split())
 
 
 def test_a_damaged_journal_is_named(tmp_path):

@@ -83,6 +83,8 @@ def _run(context: typer.Context, experiment: Experiment, form: str) -> None:
         results = experiment.run(runner, seeds)
     except (FileNotFoundError, ValueError) as error:
         raise CommandError(str(error), BAD_DATA) from error
+    except ImportError as error:  # A rival's package; the message says how to install it.
+        raise CommandError(str(error)) from error
     made = {
         "command": command_line(context),
         "form": form,
