@@ -92,7 +92,6 @@ def test_auc(tmp_path):
     results = experiment.run(make_runner(write_images(tmp_path, SETS)), 2)
     assert len(results["records"]) == 6 * 2 * (4 + 3 * 2)
     assert all(0.0 <= record["test AUC"] <= 1.0 for record in results["records"])
-    assert {record["iterations"] for record in results["longer"]} == {3 * 2}
     exact, program = results["solvers"]
     assert exact["losses"] == pytest.approx(program["losses"], abs=1e-3)
     page = experiment.make_page(results)

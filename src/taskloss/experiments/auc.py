@@ -40,8 +40,6 @@ EPSILON = 0.01
 """The paper's margin between probabilities."""
 TUNED_AT = 0.91
 """The ratio at which the learning rate of a method is chosen."""
-LONGER = ("x-ent", "LP ramp", "LP hinge")
-"""The methods whose runs are repeated with more steps."""
 SAME_STEPS = 200
 """Steps of the runs that compare the linear program with its fast path."""
 
@@ -122,8 +120,6 @@ class AUC(Experiment):
     ratios: tuple[float, ...] = (0.91, 0.5)
     all_ratios: tuple[str, ...] = ("cat_dog",)
     """The data sets that run at all ratios of the paper."""
-    longer: int = 3
-    """How many times as many steps the runs take that show what a larger budget changes; 0 for no such runs."""
 
     name: ClassVar[str] = "auc"
     title: ClassVar[str] = "AUC of imbalanced classes: the linear program against its rivals"
@@ -138,23 +134,10 @@ class AUC(Experiment):
             for ratio in (RATIOS if name in self.all_ratios else self.ratios)
         ]
         records, tried = run_tuned(runner, run_cell, cells, lambda cell: cell["ratio"] == TUNED_AT, self.rates)
-        rates = {(record["set"], record["method"]): record["rate"] for record in records}
-        longer = [
-            {**cell, "rate": rates[cell["set"], cell["method"]], "iterations": self.longer * self.iterations}
-            for cell in cells
-            if self.longer and (cell["set"], cell["ratio"]) == ("cat_dog", TUNED_AT) and cell["method"] in LONGER
-        ]
         same = {**base, "experiment": "same losses", "set": "cat_dog", "ratio": TUNED_AT, "seed": 0, "rate": 0.1}
         same["iterations"] = SAME_STEPS
         solvers = runner.run("solvers", run_losses, [{**same, "solver": solver} for solver in ("exact", "lp")])
-        return {
-            "size": asdict(self),
-            "batch": BATCH,
-            "records": records,
-            "tried": tried,
-            "longer": runner.run("longer runs", run_cell, longer),
-            "solvers": solvers,
-        }
+        return {"size": asdict(self), "batch": BATCH, "records": records, "tried": tried, "solvers": solvers}
 
     def make_page(self, results: Results) -> Page:
         return make_page(self, results)

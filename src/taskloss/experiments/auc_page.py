@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from taskloss.experiments.curves import values_of
 from taskloss.experiments.experiment import Experiment, Results
 from taskloss.experiments.image_training import SETS
 from taskloss.experiments.journal import Record
@@ -19,8 +18,8 @@ from taskloss.experiments.lp_tables import (
     paper_difference,
     table_of_set,
 )
-from taskloss.experiments.page import Claim, Page, fill_page, make_figure, make_table
-from taskloss.experiments.statistics import describe_mean, paired_difference
+from taskloss.experiments.page import Claim, Page, fill_page, make_figure
+from taskloss.experiments.statistics import paired_difference
 
 KEY = "test AUC"
 NAMES = tuple(SETS)
@@ -54,23 +53,12 @@ def make_page(experiment: Experiment, results: Results) -> Page:
         figures,
         source=experiment.source,
         tables=tables,
-        longer_table=_table_of_longer(records, results["longer"]),
         batch=results["batch"],
         same_steps=len(exact),
         same_difference=f"{max(1e-6, *(abs(a - b) for a, b in zip(exact, program, strict=True))):.1g}",
         same_seconds=" and ".join(f"{1000 * solver['seconds'] / len(exact):.0f}" for solver in results["solvers"]),
         **results["size"],
     )
-
-
-def _table_of_longer(records: Sequence[Record], longer: Sequence[Record]) -> str:
-    """Return the AUC of the same cell with the usual number of steps and with more."""
-    rows = []
-    for method in methods_of(longer):
-        cell = {"set": longer[0]["set"], "ratio": longer[0]["ratio"], "method": method}
-        rows.append([method, *(describe_mean(values_of(runs, KEY, **cell)) for runs in (records, longer))])
-    steps = [runs[0]["iterations"] for runs in (records, longer) if runs]
-    return make_table(["method", *(f"{number:,} steps" for number in steps)], rows)
 
 
 def _claims(records: Sequence[Record]) -> list[Claim]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from taskloss.experiments.action import Action
 from taskloss.experiments.action_fine_tuning import FineTuning
+from taskloss.experiments.auc import AUC
+from taskloss.experiments.auc_epsilon import AUCEpsilon
 from taskloss.experiments.detection import Detection
 from taskloss.experiments.experiment import Experiment
+from taskloss.experiments.fscore import FScore
+from taskloss.experiments.gradient_agreement import GradientAgreement
+from taskloss.experiments.image_training import PAPER_ITERATIONS, PAPER_RATES
 from taskloss.experiments.linear import Linear
+from taskloss.experiments.multiclass_auc import MultiClassAUC
 from taskloss.experiments.noise_robustness import NoiseRobustness
 from taskloss.experiments.synthetic import Synthetic
 
@@ -19,6 +25,9 @@ class Form(NamedTuple):
     experiment: Experiment
     cost: str
 
+
+PAPER_SIZE: dict[str, Any] = {"network": "resnet18", "iterations": PAPER_ITERATIONS, "rates": PAPER_RATES}
+"""Network and budget of Meng et al. (2021)."""
 
 CATALOG: dict[str, dict[str, Form]] = {
     "synthetic": {"quick": Form(Synthetic(), "30 min"), "full": Form(Synthetic(seeds=20), "about 2 h (estimated)")},
@@ -35,4 +44,12 @@ CATALOG: dict[str, dict[str, Form]] = {
             "about 2 days (estimated)",
         ),
     },
+    "auc": {"quick": Form(AUC(), "60 min"), "full": Form(AUC(**PAPER_SIZE), "needs a GPU")},
+    "auc-epsilon": {"quick": Form(AUCEpsilon(), "40 min"), "full": Form(AUCEpsilon(**PAPER_SIZE), "needs a GPU")},
+    "multiclass-auc": {"quick": Form(MultiClassAUC(), "40 min"), "full": Form(MultiClassAUC(**PAPER_SIZE), "needs a GPU")},
+    "gradient-agreement": {
+        "quick": Form(GradientAgreement(), "15 min"),
+        "full": Form(GradientAgreement(seeds=20), "1 h (estimated)"),
+    },
+    "fscore": {"quick": Form(FScore(), "40 min"), "full": Form(FScore(**PAPER_SIZE), "needs a GPU")},
 }

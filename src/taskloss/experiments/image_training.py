@@ -188,27 +188,35 @@ def score_images(model: nn.Module, pixels: Tensor) -> Tensor:
 
 
 def run_tuned(
-    runner: Runner, function: Run, cells: Sequence[Cell], is_tuned_on: Callable[[Cell], bool], rates: Sequence[float]
+    runner: Runner,
+    function: Run,
+    cells: Sequence[Cell],
+    is_tuned_on: Callable[[Cell], bool],
+    rates: Sequence[float],
+    *,
+    widened: int | None = None,
 ) -> tuple[list[Record], list[Record]]:
     """Run the cells with the learning rate that is best for their data set and method; return their records and those tried.
 
     The rate is chosen on those of the cells that ``is_tuned_on`` picks, with the first seed, or with all of them for the data
-    sets of ``TUNED_ON_ALL_SEEDS``.
+    sets of ``TUNED_ON_ALL_SEEDS``; ``widened`` is that of :func:`tune_rates`.
     """
     picked = [cell for cell in cells if is_tuned_on(cell) and (cell["seed"] == 0 or cell["set"] in TUNED_ON_ALL_SEEDS)]
-    tried = tune_rates(runner, function, picked, rates)
+    tried = tune_rates(runner, function, picked, rates, widened=widened)
     chosen = best_rates(tried)
     tuned = [{**cell, "rate": chosen[cell["set"], cell["method"]]} for cell in cells]
     return runner.run("all cells", function, tuned), tried
 
 
-def tune_rates(runner: Runner, function: Run, cells: Sequence[Cell], rates: Sequence[float]) -> list[Record]:
+def tune_rates(
+    runner: Runner, function: Run, cells: Sequence[Cell], rates: Sequence[float], *, widened: int | None = None
+) -> list[Record]:
     """Run the cells with every rate, and those of a data set and method with others while their best one is at the edge.
 
-    Then the next decade is tried, ``WIDENED`` times at most.
+    Then the next decade is tried, ``widened`` times at most, by default ``WIDENED``.
     """
     tried = runner.run("learning rates", function, [{**cell, "rate": rate} for cell in cells for rate in rates])
-    for _ in range(WIDENED):
+    for _ in range(WIDENED if widened is None else widened):
         wider = []
         for key, best in best_rates(tried).items():
             same = [record["rate"] for record in tried if (record["set"], record["method"]) == key]

@@ -26,7 +26,7 @@ from taskloss.peers.adversarial_newton import Array, Costs, NewtonSystem, Payoff
 MAX_ITERATIONS = 100
 PATIENCE = 15
 """Stop after this many iterations without a smaller gap."""
-STEP = 0.995
+STEP = 0.98
 """Share of the way to the boundary."""
 DECIDED = 1.5
 """No label changes an F-score by more than 1, so the adversary sets labels of scores beyond +-1 by their sign."""

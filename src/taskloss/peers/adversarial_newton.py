@@ -25,9 +25,9 @@ from scipy import linalg
 
 Array = np.ndarray
 
-RANK_TOLERANCE = 1e-10
+RANK_TOLERANCE = 1e-8
 """Singular values of C below this share of the largest are left out of the steps; they would not change a payoff by more."""
-REFINEMENTS = 1
+REFINEMENTS = 2
 """Rounds of iterative refinement: the equations become ill-conditioned near the solution."""
 
 

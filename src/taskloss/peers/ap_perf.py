@@ -37,7 +37,7 @@ class AdversarialFScoreLoss(nn.Module):
         beta: weight of recall against precision.
         solver: ``"exact"``, an interior-point method of our own for the paper's game
             (:mod:`taskloss.peers.adversarial_game`), or ``"ap_perf"``, the published package (``pip install ap_perf``).
-        tolerance: of the value, for the exact solver.
+        tolerance: of the value, for the exact solver. Rounding errors may end it a little before; an error above 1e-4 raises.
         admm_iterations: number of iterations of the published package; 100 is its default. After these, its gradient can be far
             from that of the game, and its value is that of another function (it leaves a term out of its sums); only here is its
             gradient multiplied by that of the output, which the package ignores.
