@@ -15,6 +15,7 @@ from taskloss.experiments.gradient_agreement import GradientAgreement
 from taskloss.experiments.image_training import PAPER_ITERATIONS, PAPER_RATES
 from taskloss.experiments.linear import Linear
 from taskloss.experiments.multiclass_auc import MultiClassAUC
+from taskloss.experiments.nmf import NMF
 from taskloss.experiments.noise_robustness import NoiseRobustness
 from taskloss.experiments.synthetic import Synthetic
 
@@ -48,8 +49,9 @@ CATALOG: dict[str, dict[str, Form]] = {
     "auc-epsilon": {"quick": Form(AUCEpsilon(), "40 min"), "full": Form(AUCEpsilon(**PAPER_SIZE), "needs a GPU")},
     "multiclass-auc": {"quick": Form(MultiClassAUC(), "40 min"), "full": Form(MultiClassAUC(**PAPER_SIZE), "needs a GPU")},
     "gradient-agreement": {
-        "quick": Form(GradientAgreement(), "15 min"),
+        "quick": Form(GradientAgreement(), "20 min (estimated)"),
         "full": Form(GradientAgreement(seeds=20), "1 h (estimated)"),
     },
+    "nmf": {"quick": Form(NMF(), "20 min"), "full": Form(NMF(seeds=10, looked_at=12, measured=200), "2 h (estimated)")},
     "fscore": {"quick": Form(FScore(), "40 min"), "full": Form(FScore(**PAPER_SIZE), "needs a GPU")},
 }

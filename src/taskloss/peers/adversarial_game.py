@@ -12,7 +12,7 @@ with ``0 <= x_il <= rho_l``, ``sum_i x_il = l rho_l`` and ``sum_l rho_l = 1``: a
 
 The game is a linear program, whose duals are the predictor's probabilities. A general solver needs seconds for n = 64. The Newton
 equations of this one fall apart into samples, and C has a small numerical rank
-(:mod:`taskloss.peers.adversarial_newton`), so that an iteration takes O(r n^3) operations with r about 12.
+(:mod:`taskloss.peers.adversarial_newton`), so that an iteration takes O(r n^3) operations with r about 10.
 """
 
 from __future__ import annotations
