@@ -12,7 +12,7 @@ from taskloss.experiments.detection import Detection
 from taskloss.experiments.experiment import Experiment
 from taskloss.experiments.fscore import FScore
 from taskloss.experiments.gradient_agreement import GradientAgreement
-from taskloss.experiments.image_training import PAPER_ITERATIONS, PAPER_RATES
+from taskloss.experiments.image_training import PAPER_ITERATIONS, PAPER_RATES, SETS
 from taskloss.experiments.linear import Linear
 from taskloss.experiments.multiclass_auc import MultiClassAUC
 from taskloss.experiments.nmf import NMF
@@ -53,5 +53,5 @@ CATALOG: dict[str, dict[str, Form]] = {
         "full": Form(GradientAgreement(seeds=20), "1 h (estimated)"),
     },
     "nmf": {"quick": Form(NMF(), "20 min"), "full": Form(NMF(seeds=10, looked_at=12, measured=200), "2 h (estimated)")},
-    "fscore": {"quick": Form(FScore(), "40 min"), "full": Form(FScore(**PAPER_SIZE), "needs a GPU")},
+    "fscore": {"quick": Form(FScore(), "40 min"), "full": Form(FScore(**PAPER_SIZE, slow_sets=tuple(SETS)), "needs a GPU")},
 }

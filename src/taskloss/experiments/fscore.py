@@ -151,6 +151,8 @@ class FScore(Experiment):
     side: int = 32
     iterations: int = 300
     rates: tuple[float, ...] = QUICK_RATES
+    slow_sets: tuple[str, ...] = (SLOW_SET,)
+    """The data sets on which the slow method runs."""
 
     name: ClassVar[str] = "fscore"
     title: ClassVar[str] = "Training on the F-score, and its local optimum"
@@ -171,12 +173,12 @@ class FScore(Experiment):
         general = [{**cell, "rate": rates[cell["set"], "LP"]} for cell in cells[GENERAL]]
         slow_start = [cell for cell in cells[SLOW] if cell["set"] == SLOW_SET and cell["seed"] == 0]
         slow_tried = tune_rates(runner, run_cell, slow_start, self.rates, widened=0)
-        slow = [{**cell, "rate": best_rates(slow_tried)[SLOW_SET, SLOW]} for cell in cells[SLOW]]
+        slow = [{**cell, "rate": best_rates(slow_tried)[SLOW_SET, SLOW]} for cell in cells[SLOW] if cell["set"] in self.slow_sets]
         borrowed = runner.run("cvxpylayers and AP-Perf", run_cell, general + slow)
         stuck = [
             {key: value for key, value in {**record, "bias": STARTS[record["set"]]}.items() if key in (*base, *STUCK_KEYS)}
-            for record in records + borrowed
-            if record["set"] in STARTS and record["method"] != GENERAL
+            for record in records
+            if record["set"] in STARTS
         ]
         return {
             "size": asdict(self),
