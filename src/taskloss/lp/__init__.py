@@ -5,6 +5,7 @@ It imports the kernels, the checks and, for the losses, the tasks and ``direct``
 
 from taskloss.lp import formulations
 from taskloss.lp.epsilon import EpsilonChoice, choose_epsilon
+from taskloss.lp.feasible_set import FeasibleSet
 from taskloss.lp.layer import LPLayer, differentiable_solve
 from taskloss.lp.losses import (
     AUCLoss,
@@ -37,6 +38,7 @@ __all__ = [
     "EpsilonChoice",
     "FScoreLoss",
     "Factorization",
+    "FeasibleSet",
     "JaccardLoss",
     "LPLayer",
     "LinearProgram",

@@ -1,8 +1,4 @@
-"""Solvers for :class:`taskloss.Structured`: each maximizes ``<scores, psi>`` over its structures.
-
-All take one instance or any leading batch axes, so they work with ``batched=True`` and without; they are immutable, and equal
-settings compare equal.
-"""
+"""Paths through grids of vertex scores."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from taskloss import _checks, _output_checks
 from taskloss.kernels import grid_paths
 
 # Costs this far below zero, relative to the largest one, are zeros that were rounded.
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -50,9 +46,9 @@ class GridShortestPath:
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return ``psi`` of the shape of ``scores``, ``(..., H, W)``."""
-        costs = _as_grids(-np.asarray(scores, np.float64))
+        costs = as_grids(-np.asarray(scores, np.float64))
         # Costs that should be epsilon, less epsilon: in float32 they may end a little below zero.
-        slack = np.inf if self.negative_costs == "clip" else _ROUNDING * np.abs(costs).max(initial=0.0)
+        slack = np.inf if self.negative_costs == "clip" else ROUNDING * np.abs(costs).max(initial=0.0)
         costs = np.where((costs < 0.0) & (costs >= -slack), 0.0, costs)
         _output_checks.check_path_costs(costs)
         size = costs.shape[1:]
@@ -79,34 +75,10 @@ class MonotoneGridPath:
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return ``psi`` of the shape of ``scores``, ``(..., H, W)``."""
-        return grid_paths.monotone_paths(_as_grids(np.asarray(scores, np.float64)), self.diagonal).reshape(np.shape(scores))
+        return grid_paths.monotone_paths(as_grids(np.asarray(scores, np.float64)), self.diagonal).reshape(np.shape(scores))
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """The best one-to-one matching of rows and columns; psi is the (partial) permutation matrix.
-
-    ``scipy.optimize.linear_sum_assignment``, O(m^3) per matrix, scores of any sign. In a rectangular matrix every element of the
-    shorter side is matched.
-
-    >>> Assignment()(np.array([[1.0, 2.0], [0.0, 4.0]]))
-    array([[1., 0.],
-           [0., 1.]])
-    """
-
-    def __call__(self, scores: np.ndarray) -> np.ndarray:
-        """Return ``psi`` of the shape of ``scores``, ``(..., m, n)``."""
-        # Loaded here: scipy.optimize would add to the time of every ``import taskloss``.
-        from scipy.optimize import linear_sum_assignment
-
-        matrices = _as_grids(np.asarray(scores, np.float64))
-        result = np.zeros(matrices.shape)
-        for matrix, psi in zip(matrices, result, strict=True):
-            psi[linear_sum_assignment(matrix, maximize=True)] = 1.0
-        return result.reshape(np.shape(scores))
-
-
-def _as_grids(scores: np.ndarray) -> np.ndarray:
+def as_grids(scores: np.ndarray) -> np.ndarray:
     """Merge the leading axes into one."""
     _output_checks.check_grid_shape(scores.shape)
     return np.ascontiguousarray(scores).reshape(-1, *scores.shape[-2:])

@@ -1,4 +1,4 @@
-"""The shipped solvers: every batch form, the best of all structures on larger sets, and input that makes no sense."""
+"""Paths through grids: the best of all paths, larger grids, and input that makes no sense."""
 
 from __future__ import annotations
 
@@ -47,25 +47,6 @@ def test_large_grids_equal_scipy(neighbours):
     expected = dijkstra(graph, indices=0)[-1] + costs[0, 0]
     psi = tl.solvers.GridShortestPath(neighbours=neighbours)(-costs)
     assert (psi * costs).sum() == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [tl.solvers.GridShortestPath(), tl.solvers.MonotoneGridPath(), tl.solvers.Assignment()],
-    ids=lambda s: type(s).__name__,
-)
-def test_any_leading_axes(solver):
-    scores = -np.random.default_rng(1).random((2, 3, 4, 4))
-    psi = solver(scores)
-    assert psi.shape == scores.shape
-    for i in range(2):
-        for j in range(3):
-            np.testing.assert_array_equal(psi[i, j], solver(scores[i, j]))
-    assert solver(np.zeros((0, 3, 3))).shape == (0, 3, 3)
-    with pytest.raises(ValueError, match=r"shape \(3,\); expected rows and columns"):
-        solver(np.zeros(3))
-    assert solver == type(solver)()
-    assert hash(solver) == hash(type(solver)())
 
 
 def test_negative_costs():
