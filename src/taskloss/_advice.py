@@ -15,6 +15,7 @@ from torch import Tensor
 from taskloss._warn import warn_caller
 from taskloss.layout import to_numpy
 from taskloss.tasks.registry import task_of
+from taskloss.tasks.structured import Structured
 from taskloss.tasks.task import Call, Inference, Task
 
 FIRST = 8
@@ -47,6 +48,8 @@ class Advice:
     def _examine(self, call: _SeenCall) -> None:
         if self.calls <= FIRST:
             self._check_shapes(call)
+            if call.with_gradient:
+                self.check_update(call.task, call.rule)
             if call.with_gradient and call.task.target_kind == "labels":
                 self._check_signs(call)
         if call.value_is_zero:
@@ -60,6 +63,16 @@ class Advice:
             warn_caller(message)
 
     # --- the checks ---------------------------------------------------------------------------------------------------------
+
+    def check_update(self, task: Task, update: str) -> None:
+        """Warn of the positive update of a cost or regret."""
+        if update == "positive" and isinstance(task, Structured) and task.loss in ("cost", "regret"):
+            self._warn(
+                "update",
+                f"the positive update of loss={task.loss!r} moves toward its own prediction and away from the most expensive "
+                "answer within reach of epsilon: it never looks at a better answer, and from scratch it learns slowly or not at "
+                "all. Use update='central', the default of this task, or 'negative' if costs at equal features hardly vary",
+            )
 
     def _check_shapes(self, call: _SeenCall) -> None:
         """Warn where a matrix of scores is probably meant in another way than it is read."""

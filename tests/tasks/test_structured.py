@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +15,7 @@ import torch
 
 import taskloss as tl
 from tests.oracles import structures
-from tests.oracles.linear import LOSSES, expected
+from tests.oracles.linear import LOSSES, Answers, expected
 from tests.oracles.structures import structure_answers
 from tests.tasks.test_multiclass import criterion_of
 
@@ -257,3 +259,231 @@ def test_a_function_as_solver_survives_copies_pickle_and_compile():
     ):
         assert other(scores, target) == loss(scores, target)
     assert copy.deepcopy(loss).task == loss.task
+
+
+# --- any loss -----------------------------------------------------------------------------------------------------------------
+
+
+INTERVALS = np.array([[float(i <= k < j) for k in range(6)] for i in range(6) for j in range(i + 1, 7)])
+"""All contiguous runs of six entries."""
+WEIGHTS = np.array([3.0, 2.0, 4.0, 1.0, 2.0])
+SELECTIONS = np.array([p for p in np.ndindex(*[2] * 5) if WEIGHTS @ p <= 6.0], np.float64)
+"""All subsets of five items that a knapsack of 6 holds."""
+
+
+def iou_error(psi: np.ndarray, ends: np.ndarray) -> float:
+    """One minus intersection over union of a run and the one from ``ends[0]`` up to ``ends[1]``; the target is no psi."""
+    true = (np.arange(6) >= ends[0]) & (np.arange(6) < ends[1])
+    return 1.0 - float((psi * true).sum() / np.maximum(psi, true).sum())
+
+
+def best_run(scores: np.ndarray) -> np.ndarray:
+    return INTERVALS[(INTERVALS @ scores).argmax()]
+
+
+def best_augmented_run(scores: np.ndarray, ends: np.ndarray, weight: float) -> np.ndarray:
+    losses = np.array([iou_error(run, ends) for run in INTERVALS])
+    return INTERVALS[(INTERVALS @ scores + weight * losses).argmax()]
+
+
+def squared_shortfall(psi: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """How far a selection stays below a value of 9, squared; a batch."""
+    return np.maximum(0.0, 9.0 - (psi * values).sum(axis=-1)) ** 2
+
+
+def best_selection(scores: np.ndarray) -> np.ndarray:
+    return SELECTIONS[(scores @ SELECTIONS.T).argmax(axis=1)]
+
+
+def best_augmented_selection(scores: np.ndarray, values: np.ndarray, weight: float) -> np.ndarray:
+    losses = squared_shortfall(SELECTIONS, values[:, None])
+    return SELECTIONS[(scores @ SELECTIONS.T + weight * losses).argmax(axis=1)]
+
+
+RUNS = tl.Structured(best_run, loss=iou_error, augment=best_augmented_run)
+SHORTFALL = tl.Structured(best_selection, loss=squared_shortfall, augment=best_augmented_selection, batched=True)
+
+
+@pytest.mark.parametrize("rule", LOSSES)
+@pytest.mark.parametrize("task", [RUNS, SHORTFALL], ids=["intersection over union", "squared shortfall"])
+def test_any_loss_with_its_own_augmented_solver_equals_enumeration(task, rule):
+    rng = np.random.default_rng(12)
+    known, count = (INTERVALS, 30) if task is RUNS else (SELECTIONS, 60)
+    scores = np.round(2 * rng.standard_normal((count, known.shape[1])), 1)
+    target = (
+        np.sort(rng.permuted(np.tile(np.arange(7), (count, 1)), axis=1)[:, :2]) if task is RUNS else 3 * rng.random(scores.shape)
+    )
+    leaf = torch.tensor(scores, requires_grad=True)
+    values = criterion_of(rule, task, 2.0)(leaf, torch.tensor(target), reduction="none")
+    values.sum().backward()
+    for k in range(count):
+        one = iou_error if task is RUNS else squared_shortfall
+        losses = np.array([one(psi, target[k]) for psi in known])
+        wanted = expected(Answers(known, losses, losses <= losses.min() + 1e-12), scores[k], rule, 2.0)
+        assert (losses <= losses.min() + 1e-9).sum() == 1  # Of several answers of least loss, the task could take another.
+        assert np.abs(wanted.values - values[k].item()).min() <= 1e-11
+        assert np.abs(wanted.differences() - leaf.grad[k].numpy()).max(axis=1).min() <= 1e-12
+    assert leaf.grad.any()
+
+
+def test_the_linear_losses_as_functions_give_the_same():
+    rng = np.random.default_rng(3)
+    scores, costs = torch.tensor(rng.standard_normal((20, 4, 4))), torch.tensor(rng.random((20, 4, 4)))
+    solver = tl.solvers.Assignment()
+    own = tl.Structured(
+        solver,
+        loss=lambda psi, target: (psi * target).sum((1, 2)),
+        augment=lambda scores, target, weight: solver(scores + weight * target),
+        batched=True,
+    )
+    for update in ("negative", "central"):
+        gradients = []
+        for task in (own, tl.Structured(solver, loss="cost", batched=True)):
+            leaf = scores.clone().requires_grad_()
+            value = tl.DirectLoss(task, update=update)(leaf, costs)
+            value.backward()
+            gradients.append(leaf.grad)
+        assert torch.equal(*gradients)
+    hinge, regret = tl.StructuredHingeLoss(own)(scores, costs), tl.Structured(solver, loss="regret", batched=True)
+    best = (torch.tensor(solver(-costs.numpy())) * costs).sum((1, 2)).mean()
+    torch.testing.assert_close(hinge - best, tl.StructuredHingeLoss(regret)(scores, costs))
+
+
+def right_only_without_scores(scores: np.ndarray, values: np.ndarray, weight: float) -> np.ndarray:
+    return best_selection(scores) if scores.any() else best_augmented_selection(scores, values, weight)
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [
+        (lambda s, t, w: best_augmented_selection(s, t, -w), "instance 0 is lower in .* than the prediction, by 56 at weight=-1"),
+        (lambda s, t, w: best_selection(s), "instance 0 is lower in .* than the prediction, by 56 at weight=-1"),
+        (right_only_without_scores, "instance 0 is lower in .* than the answer of least loss, by 39.5 at weight=-2"),
+    ],
+    ids=["sign", "not augmented", "not augmented with scores"],
+)
+def test_augmented_solvers_that_go_wrong(augment, message):
+    """The prediction has the value 4 and the score 4.5, the best selection 7 and 2: 2 * (5^2 - 2^2) - 2.5 = 39.5."""
+    scores, values = torch.tensor([[-1.0, 2.0, -1.0, 1.0, 1.5]] * 2, requires_grad=True), torch.full((2, 5), 1.0)
+    values[:, 0], values[:, 1] = 4.0, 2.0
+    task = tl.Structured(best_selection, loss=squared_shortfall, augment=augment, batched=True)
+    with pytest.raises(ValueError, match=message):
+        tl.DirectLoss(task, epsilon=2.0, update="negative")(scores, values)
+    tolerant = tl.Structured(best_selection, loss=squared_shortfall, augment=augment, batched=True, on_worse="warn")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tl.DirectLoss(tolerant, epsilon=2.0, update="negative")(scores, values)
+    assert re.search(message, str(caught[0].message))
+    ignored = tl.Structured(best_selection, loss=squared_shortfall, augment=augment, batched=True, on_worse="ignore")
+    tl.DirectLoss(ignored, epsilon=2.0, update="negative")(scores, values).backward()
+
+
+def test_a_loss_without_augmented_solver_can_be_evaluated_and_perturbed():
+    task = tl.Structured(best_selection, loss=squared_shortfall, batched=True)
+    scores, values = torch.tensor([[1.0, 2.0, -1.0, 1.0, 0.0]], requires_grad=True), torch.tensor([[2.0, 1.0, 5.0, 1.0, 1.0]])
+    with torch.no_grad():
+        assert tl.DirectLoss(task)(scores, values).item() == 25.0  # Items of the values 2, 1 and 1.
+    assert task.score(scores, values) == -24.0
+    tl.decisions.PerturbedOptimizerLoss(task)(scores, values).backward()
+    assert scores.grad.any()
+    for criterion in (tl.DirectLoss(task), tl.StructuredHingeLoss(task), tl.decisions.PerturbedFenchelYoungLoss(task)):
+        with pytest.raises(ValueError, match=r"give Structured\(..., augment=\)"):
+            criterion(scores, values)
+
+
+def test_wrong_losses_and_augmented_solvers():
+    with pytest.raises(ValueError, match="augment= was given with loss='regret'"):
+        tl.Structured(best_run, loss="regret", augment=best_augmented_run)
+    with pytest.raises(TypeError, match=r"augment must be a function of \(scores, target, weight\), got str"):
+        tl.Structured(best_run, loss=iou_error, augment="best")
+    with pytest.raises(TypeError, match=r"loss must be a function of \(psi, target\), or one of 'hamming'.*got int"):
+        tl.Structured(best_run, loss=1)
+    scores, target = torch.zeros(2, 6), torch.tensor([[0, 2], [1, 3]])
+    for loss, error, message in (
+        (lambda psi, target: np.ones(2), ValueError, r"returned values of shape \(2,\); expected shape \(\)"),
+        (lambda psi, target: np.nan, ValueError, "returned nan; expected finite"),
+        (lambda psi, target: "large", TypeError, "returned str; expected numbers"),
+    ):
+        with pytest.raises(error, match=message):
+            tl.DirectLoss(tl.Structured(best_run, loss=loss, augment=best_augmented_run))(scores, target)
+    with pytest.raises(ValueError, match=r"\(2, 6\).*\(3, 2\); expected the same 1 batch axes, \(2,\): one target per instance"):
+        tl.DirectLoss(RUNS)(scores, torch.zeros(3, 2))
+    with pytest.raises(ValueError, match=r"shape \(6,\); expected 1 batch axes"):
+        tl.StructuredHingeLoss(tl.Structured(best_run, loss=iou_error, batch_dims=1))(torch.zeros(6), torch.zeros(2))
+    short = tl.Structured(best_run, loss=iou_error, augment=lambda scores, target, weight: np.zeros(2))
+    with pytest.raises(ValueError, match=r"psi of shape \(2,\) for scores of shape \(6,\)"):
+        tl.StructuredHingeLoss(short)(scores, target)
+
+
+def test_tasks_with_functions_can_be_copied_and_pickled():
+    for task in (RUNS, SHORTFALL):
+        assert copy.deepcopy(task) == pickle.loads(pickle.dumps(task)) == task
+
+
+# --- which update -------------------------------------------------------------------------------------------------------------
+
+
+def test_default_updates():
+    solver = tl.solvers.Assignment()
+    assert tl.DirectLoss(tl.Structured(solver)).update == "positive"
+    for task in (tl.Structured(solver, loss="cost"), tl.Structured(solver, loss="regret"), RUNS):
+        assert task.default_update == tl.DirectLoss(task).update == "central"
+    assert "update='central'" in repr(tl.DirectLoss(tl.Structured(solver, loss="regret")))
+
+
+def said(criterion: torch.nn.Module, target: torch.Tensor) -> list[str]:
+    generator = torch.Generator().manual_seed(4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            criterion(torch.randn(target.shape, generator=generator).requires_grad_(torch.is_grad_enabled()), target)
+    return [str(warning.message) for warning in caught if "the positive update of" in str(warning.message)]
+
+
+def test_the_positive_update_of_costs_is_warned_of_once():
+    costs = torch.rand(3, 4, 4, generator=torch.Generator().manual_seed(5))
+    solver = tl.solvers.Assignment()
+    for loss in ("cost", "regret"):
+        task = tl.Structured(solver, loss=loss)
+        assert said(tl.DirectLoss(task, update="positive"), costs) == [
+            f"the positive update of loss='{loss}' moves toward its own prediction and away from the most expensive answer "
+            "within reach of epsilon: it never looks at a better answer, and from scratch it learns slowly or not at all. Use "
+            "update='central', the default of this task, or 'negative' if costs at equal features hardly vary"
+        ]
+        for other in (tl.DirectLoss(task), tl.DirectLoss(task, update="negative"), tl.StructuredHingeLoss(task)):
+            assert not said(other, costs)
+        with torch.no_grad():  # Nothing is learned.
+            assert not said(tl.DirectLoss(task, update="positive"), costs)
+    assert not said(tl.DirectLoss(tl.Structured(solver), update="positive"), torch.eye(4).expand(3, 4, 4))
+
+
+def knapsack(scores: np.ndarray) -> np.ndarray:
+    """Fill 30% of the room, whole items of equal weight: the six best of 20, if they are worth anything."""
+    psi = np.zeros_like(scores)
+    np.put_along_axis(psi, np.argsort(-scores, axis=1)[:, :6], 1.0, axis=1)
+    return psi * (scores > 0)
+
+
+def test_the_default_update_learns_values_from_scratch_and_the_positive_one_does_not():
+    rng = np.random.default_rng(0)
+    x, mixing = rng.standard_normal((300, 5)), rng.integers(0, 2, (5, 20))
+    values = ((x @ mixing / np.sqrt(5) + 3) ** 4 + 1) / 3.5**4
+    features, costs = torch.tensor(x).float(), -torch.tensor(values).float()
+    task = tl.Structured(knapsack, loss="regret", batched=True)
+    regrets = {}
+    for update in ("central", "negative", "positive"):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(5, 20)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+        criterion = tl.DirectLoss(task, epsilon=10.0, update=update)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(60):
+                optimizer.zero_grad()
+                criterion(net(features), costs).backward()
+                optimizer.step()
+        best = -(torch.tensor(knapsack(values)) * costs).sum(1).mean()
+        with torch.no_grad():
+            regrets[update] = (criterion(net(features), costs) / best).item()
+    assert max(regrets["central"], regrets["negative"]) < 0.03
+    assert regrets["positive"] > 0.1
