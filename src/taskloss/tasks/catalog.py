@@ -7,6 +7,7 @@ from taskloss.tasks.graded import GradedNDCG
 from taskloss.tasks.multiclass import MultiClass, TopKError
 from taskloss.tasks.ndcg import NDCG
 from taskloss.tasks.precision import AveragePrecision, PrecisionAtRecall, RecallAtPrecision, ReciprocalRank
+from taskloss.tasks.priced_knapsack import PricedKnapsack
 from taskloss.tasks.separable import SeparableMetric
 from taskloss.tasks.structured import Structured
 from taskloss.tasks.top_k import PrecisionAtK, RecallAtK
@@ -27,6 +28,7 @@ __all__ = [
     "PartialAUC",
     "PrecisionAtK",
     "PrecisionAtRecall",
+    "PricedKnapsack",
     "RecallAtFPR",
     "RecallAtK",
     "RecallAtPrecision",
