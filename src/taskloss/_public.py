@@ -1,6 +1,6 @@
 """The public names of the library; the package loads this module when the first of them is used."""
 
-from taskloss import distributed, functional, metrics, retrieval, samplers, solvers, tasks
+from taskloss import decisions, distributed, functional, metrics, retrieval, samplers, solvers, tasks
 from taskloss.direct import DirectLoss, PerceptronLoss, StructuredHingeLoss
 from taskloss.full_batch import full_batch_backward
 from taskloss.score_memory import ScoreMemory
@@ -13,6 +13,7 @@ __all__ = [
     "ScoreMemory",
     "StructuredHingeLoss",
     "Task",
+    "decisions",
     "distributed",
     "full_batch_backward",
     "functional",
