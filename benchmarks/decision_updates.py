@@ -12,8 +12,11 @@ by their norm and multiplies them by that of the first step. Each runs with the 
 lower mean regret on the days of training is reported.
 
 Columns: the regret on the test days in percent of the cost of the best decisions, mean and standard deviation over the seeds; the
-norm of the scores of a day at the last step, relative to the first one; and the share of the days of the last step whose gradient
-is zero.
+norm of the scores of a day at the last step, relative to the first one; the share of the days of the last step whose gradient is
+zero; and for the updates what they minimize. With ``M(s) = max <s, psi>`` that is the mean over the days of training of
+``(M(s + eps c) - M(s)) / eps`` for the positive update, of ``(M(s) - M(s - eps c)) / eps`` for the negative one, and of the mean
+of both for the central one, less the cost of the best decisions and in percent of it: at the scores that were learned, and at the
+true costs, whose regret is zero, scaled to the same norm in each day.
 
     python -m benchmarks.decision_updates --output decision_updates.json
 
@@ -42,6 +45,7 @@ RATES = (0.01, 0.1)
 NOISES = (0.0, 0.5)
 EPSILONS = (1.0, 10.0)
 UPDATES = ("positive", "negative", "central")
+COLUMNS = ("growth", "zero", "learned", "at the true costs")
 DAYS, TEST_DAYS, STEPS, BATCH = 400, 1000, 300, 100
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
@@ -54,6 +58,18 @@ class Days(NamedTuple):
     solver: Callable[[np.ndarray], np.ndarray]
     features: Tensor
     costs: Tensor
+
+    def objective(self, scores: Tensor, update: str, epsilon: float) -> float:
+        """Return what an update minimizes, less the cost of the best decisions and in percent of it."""
+        s, costs = scores.detach().double().numpy(), self.costs.double().numpy()
+        above, middle, below = (self._largest_sum(s + weight * costs) for weight in (epsilon, 0.0, -epsilon))
+        value = {"positive": above - middle, "negative": middle - below, "central": (above - below) / 2}[update] / epsilon
+        best = -self._largest_sum(-costs)
+        return 100 * (value - best) / abs(best)
+
+    def _largest_sum(self, scores: np.ndarray) -> float:
+        """Return the sum over the days of ``max <scores, psi>``."""
+        return float((scores * self.solver(scores)).sum())
 
     def regret(self, scores: Tensor) -> float:
         """Return the excess cost of the decisions in percent of the cost of the best ones."""
@@ -114,7 +130,21 @@ def run_once(problem: str, noise: float, method: str, rate: float, seed: int) ->
         train(net, training, squared_error, 0.1)
     norms, zero = train(net, training, make_criteria(training.solver)[method], rate, method.endswith("fixed norm"))
     regrets = [part.regret(net(part.features)) for part in (training, test)]
-    return {"training": regrets[0], "test": regrets[1], "growth": norms[-1] / norms[0], "zero": zero}
+    record = {"training": regrets[0], "test": regrets[1], "growth": norms[-1] / norms[0], "zero": zero}
+    update = method.split(",")[0]
+    if update not in UPDATES:
+        return record
+    epsilon, scores = float(method.split(",")[1]), net(training.features)
+    if method.endswith("fixed norm"):
+        scores = with_norm(scores, norms[0])
+    perfect = with_norm(-training.costs, scores.norm(dim=1, keepdim=True))
+    values = [training.objective(points, update, epsilon) for points in (scores, perfect)]
+    return {**record, "learned": values[0], "at the true costs": values[1]}
+
+
+def with_norm(scores: Tensor, norm: Tensor | float) -> Tensor:
+    """Return the scores of each day, scaled to this norm."""
+    return norm * scores / scores.norm(dim=1, keepdim=True)
 
 
 def train(net: nn.Module, days: Days, criterion: Criterion, rate: float, fixed_norm: bool = False) -> tuple[list[float], float]:
@@ -127,7 +157,7 @@ def train(net: nn.Module, days: Days, criterion: Criterion, rate: float, fixed_n
         scores = net(days.features[rows])
         norms.append(scores.detach().norm(dim=1).mean().item())
         if fixed_norm:
-            scores = norms[0] * scores / scores.norm(dim=1, keepdim=True)
+            scores = with_norm(scores, norms[0])
         optimizer.zero_grad()
         (gradient,) = torch.autograd.grad(criterion(scores, days.costs[rows]), scores, retain_graph=True)
         scores.backward(gradient)
@@ -144,18 +174,15 @@ def summarize(records: list[Record]) -> Record:
         "rate": best[0]["rate"],
         "regret": statistics.mean(values),
         "over_seeds": statistics.stdev(values) if len(values) > 1 else None,
-        **{name: statistics.mean(run[name] for run in best) for name in ("growth", "zero")},
+        **{name: statistics.mean(run[name] for run in best) for name in best[0] if name in COLUMNS},
     }
 
 
 def print_row(title: str, summary: Record) -> None:
     """Print one row of the table."""
     spread = "" if summary["over_seeds"] is None else f" +- {summary['over_seeds']:.2f}"
-    print(
-        f"{title:<40} {summary['regret']:8.2f}{spread:<9} growth {summary['growth']:6.2f}  zero {summary['zero']:5.2f}"
-        f"  rate {summary['rate']}",
-        flush=True,
-    )
+    others = "".join(f"  {name} {summary[name]:6.2f}" for name in COLUMNS if name in summary)
+    print(f"{title:<40} {summary['regret']:8.2f}{spread:<9} rate {summary['rate']:<5}{others}", flush=True)
 
 
 def main() -> None:
