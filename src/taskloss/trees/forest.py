@@ -94,7 +94,7 @@ class Forest:
             raise TypeError(f"expected a lightgbm.Booster, got {type(booster).__name__}; estimators have one in .booster_")
         if num_iteration is not None and not isinstance(num_iteration, numbers.Integral):
             raise TypeError(f"num_iteration must be a whole number or None, got {type(num_iteration).__name__}")
-        return cls(**read_trees(booster, num_iteration))
+        return cls(**read_trees(booster, None if num_iteration is None else int(num_iteration)))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], *, features: int) -> Forest:
@@ -162,7 +162,7 @@ class Forest:
         if self.splits.sum() != splits:
             raise _damaged(f"splits must add up to the {splits} splits of feature, got {self.splits.sum()}")
         self._check_range("category_bytes", 0, self.categories.size)
-        self._check_shape("categories", (self.category_bytes.sum(dtype=np.int64),))
+        self._check_shape("categories", (int(self.category_bytes.sum(dtype=np.int64)),))
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         if getattr(self, name).shape != shape:
