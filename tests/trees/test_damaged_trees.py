@@ -29,7 +29,7 @@ def accepted(tensors: dict[str, torch.Tensor], features: int, table: np.ndarray)
     try:
         forest = Forest.from_tensors(tensors, features=features)
     except ValueError as error:
-        assert str(error).startswith("the stored trees are damaged: ")  # noqa: PT017 (many of these are accepted)
+        assert str(error).startswith("the trees cannot be used: ")  # noqa: PT017 (many of these are accepted)
         return False
     scores = forest.raw_scores(table)
     assert np.isfinite(scores).all()
@@ -124,7 +124,7 @@ def edited(name: str, value: object) -> Callable[[dict[str, torch.Tensor]], None
 def test_the_error_names_what_is_wrong(edit: Callable[[dict[str, torch.Tensor]], object], message: str):
     tensors = three_leaves().tensors()
     edit(tensors)
-    with pytest.raises(ValueError, match=f"the stored trees are damaged: {message}"):
+    with pytest.raises(ValueError, match=f"the trees cannot be used: {message}"):
         Forest.from_tensors(tensors, features=2)
 
 

@@ -67,7 +67,7 @@ class Forest:
         for name, dtype in _DTYPES.items():
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != dtype:
-                raise _damaged(f"{name} must be an array of {dtype}, got {getattr(array, 'dtype', type(array).__name__)}")
+                raise _unusable(f"{name} must be an array of {dtype}, got {getattr(array, 'dtype', type(array).__name__)}")
             array = array.copy(order="C")
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -106,11 +106,11 @@ class Forest:
             features: the number of columns of the table that the trees will read.
         """
         if set(tensors) != set(_DTYPES):
-            raise _damaged(f"expected the tensors {sorted(_DTYPES)}, got {sorted(tensors)}")
+            raise _unusable(f"expected the tensors {sorted(_DTYPES)}, got {sorted(tensors)}")
         for name, tensor in tensors.items():
             expected = torch.from_numpy(np.empty(0, _DTYPES[name])).dtype
             if tensor.dtype != expected:
-                raise _damaged(f"{name} must be a tensor of {expected}, got {tensor.dtype}")
+                raise _unusable(f"{name} must be a tensor of {expected}, got {tensor.dtype}")
         return cls(features=features, **{name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -151,7 +151,7 @@ class Forest:
 
     def _check_lengths(self) -> None:
         if self.splits.ndim != 2 or self.splits.size == 0:
-            raise _damaged(f"splits must have shape (iterations, outputs) with at least one tree, got {self.splits.shape}")
+            raise _unusable(f"splits must have shape (iterations, outputs) with at least one tree, got {self.splits.shape}")
         splits, trees = self.feature.size, self.splits.size
         for name in ("feature", "threshold", "zero_left", "nan_left", "category_bytes"):
             self._check_shape(name, (splits,))
@@ -160,26 +160,26 @@ class Forest:
         # Each number is bounded first, so that the sums cannot overflow.
         self._check_range("splits", 0, splits)
         if self.splits.sum() != splits:
-            raise _damaged(f"splits must add up to the {splits} splits of feature, got {self.splits.sum()}")
+            raise _unusable(f"splits must add up to the {splits} splits of feature, got {self.splits.sum()}")
         self._check_range("category_bytes", 0, self.categories.size)
         self._check_shape("categories", (int(self.category_bytes.sum(dtype=np.int64)),))
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         if getattr(self, name).shape != shape:
-            raise _damaged(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
+            raise _unusable(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
 
     def _check_range(self, name: str, least: int, greatest: int) -> None:
         array = getattr(self, name)
         wrong = array[(array < least) | (array > greatest)]
         if wrong.size:
-            raise _damaged(f"{name} must be from {least} to {greatest}, got {wrong[0]}")
+            raise _unusable(f"{name} must be from {least} to {greatest}, got {wrong[0]}")
 
     def _check_splits(self) -> None:
         self._check_range("feature", 0, self.features - 1)
         self._check_range("zero_left", 0, 1)
         self._check_range("nan_left", 0, 1)
         if np.isnan(self.threshold).any():
-            raise _damaged("threshold must be a number, got NaN")
+            raise _unusable("threshold must be a number, got NaN")
 
     def _check_children(self) -> None:
         """Check that each split and leaf of a tree but its root is the child of exactly one split, which stands before it."""
@@ -190,25 +190,25 @@ class Forest:
         children = self.children.astype(np.int64)
         beyond = np.where(children < 0, -1 - children > splits[tree][:, None], children >= splits[tree][:, None])
         if beyond.any():
-            raise _damaged(f"children must be splits or leaves of their own tree, got {children[beyond][0]}")
+            raise _unusable(f"children must be splits or leaves of their own tree, got {children[beyond][0]}")
         # A child after its parent: so no path returns to a split, and none is longer than the tree.
         early = (children >= 0) & (children <= index[:, None])
         if early.any():
-            raise _damaged(f"children that are splits must stand after their parent, got {children[early][0]}")
+            raise _unusable(f"children that are splits must stand after their parent, got {children[early][0]}")
         # Splits come first, leaves after them.
         place = np.where(children < 0, len(tree) + first[:, None] + tree[:, None] - 1 - children, first[:, None] + children)
         parents = np.bincount(place.ravel(), minlength=len(tree) + len(self.leaf_value))
         if len(tree) and parents.max() > 1:
-            raise _damaged("children must name each split and leaf once, but one has several parents")
+            raise _unusable("children must name each split and leaf once, but one has several parents")
 
     def _check_leaf_values(self) -> None:
         if not np.isfinite(self.leaf_value).all():
-            raise _damaged("leaf_value must be finite, got infinity or NaN")
+            raise _unusable("leaf_value must be finite, got infinity or NaN")
         first_leaf = _starts(self.splits.ravel())[:-1] + np.arange(self.splits.size)
         largest = np.maximum.reduceat(np.abs(self.leaf_value), first_leaf).reshape(self.splits.shape)
         with np.errstate(over="ignore"):
             if not np.isfinite(largest.sum(axis=0)).all():
-                raise _damaged("leaf_value must be small enough for finite sums over the trees")
+                raise _unusable("leaf_value must be small enough for finite sums over the trees")
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:
@@ -216,5 +216,6 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def _damaged(reason: str) -> ValueError:
-    return ValueError(f"the stored trees are damaged: {reason}. Save the model again")
+def _unusable(reason: str) -> ValueError:
+    cure = "If they are from a file, it is damaged: save the model again. If they were just trained, training has diverged"
+    return ValueError(f"the trees cannot be used: {reason}. {cure}")
