@@ -114,6 +114,14 @@ def test_weights_of_any_size(method, unit):
         assert solver(np.array([3.0, 4.0, 5.0])).tolist() == expected
 
 
+@pytest.mark.parametrize("heavy", [1e9, 1e13, 1e300])
+def test_an_item_that_is_far_too_heavy_does_not_make_the_others_light(heavy):
+    psi = Knapsack([[heavy, 1, 1], [1, 1, 1]], [1.5, 2], relaxed=True)(np.array([1.0, 2.0, 1.0]))
+    np.testing.assert_allclose(psi, [0, 1, 0.5], atol=1e-9)
+    psi = Knapsack([[heavy, 1e-9 / heavy, 0], [1, 1, 1]], [0, 2], relaxed=True)(np.ones(3))
+    assert psi.tolist() == [0, 0, 1]
+
+
 def test_a_capacity_far_above_the_weights():
     for options in ({"relaxed": True}, {"method": "highs"}, {"method": "branch_and_bound"}):
         for weights in ([[0, 0], [2, 1]], [[1e-300, 1e-300], [2, 1]]):

@@ -88,8 +88,15 @@ class Knapsack(ByValue):
     def _fractions(self, scores: np.ndarray) -> np.ndarray:
         if len(self.weights) == 1:
             return fractional_knapsacks(scores, self.weights[0], self.capacity[0])
-        matrix, rhs, upper = *self._scaled_rows(0), np.ones(self.weights.shape[1])
-        return solve_in_threads(lambda part: maximize_in_boxes(part, matrix, rhs, upper), scores, 100.0 * self.weights.size)
+        # In units of the largest fraction that fits alone, no item is heavier than a capacity: the weights of a row then differ
+        # from it by no more than the tolerances of the simplex method allow.
+        with np.errstate(divide="ignore", over="ignore"):
+            ratios = np.divide(self.weights, self.capacity[:, None], out=np.zeros(self.weights.shape), where=self.weights > 0.0)
+        parts = np.maximum(ratios.max(axis=0), 1.0)
+        matrix, rhs = self._scaled_rows(self.weights / parts, 0)
+        upper = np.ones(len(parts))
+        psi = solve_in_threads(lambda part: maximize_in_boxes(part, matrix, rhs, upper), scores / parts, 100.0 * matrix.size)
+        return psi / parts
 
     def _by_table(self, scores: np.ndarray) -> np.ndarray:
         weights, capacity = self._whole_weights()
@@ -105,16 +112,16 @@ class Knapsack(ByValue):
 
     def _by_highs(self, scores: np.ndarray) -> np.ndarray:
         # HiGHS has an absolute tolerance of 1e-6: weights near a million make it a relative one of 1e-12.
-        weights, capacity = self._scaled_rows(20)
+        weights, capacity = self._scaled_rows(self.weights, 20)
         return MixedInteger(A_ub=weights, b_ub=capacity)(scores)
 
-    def _scaled_rows(self, exponent: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and capacities in units in which the largest weight of each row is at most ``2^exponent``."""
-        largest = self.weights.max(axis=1)
+    def _scaled_rows(self, weights: np.ndarray, exponent: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and their capacities in units in which the largest weight of each row is at most ``2^exponent``."""
+        largest = weights.max(axis=1)
         unit = np.ldexp(1.0, np.minimum(exponent - np.frexp(largest)[1], 1000))
         # No load is larger than this; a larger capacity could overflow.
-        capacity = np.minimum(self.capacity, largest * self.weights.shape[1])
-        return self.weights * unit[:, None], capacity * unit
+        capacity = np.minimum(self.capacity, largest * weights.shape[1])
+        return weights * unit[:, None], capacity * unit
 
     def _has_table(self) -> bool:
         return len(self.weights) == 1 and bool((self.weights == np.floor(self.weights)).all() and self.weights.max() <= 2.0**53)
