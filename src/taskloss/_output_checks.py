@@ -210,10 +210,10 @@ def as_features(answer: Any, shape: tuple[int, ...], unit_interval: bool) -> np.
     return features
 
 
-def worse_than_truth(instance: int, gap: float) -> str:
-    """Return the message for an answer that scores lower than the truth."""
+def worse_than_other(instance: int, gap: float, other: str) -> str:
+    """Return the message for an answer that scores lower than another one, such as the truth."""
     return (
-        f"the solver's answer to instance {instance} scores lower than the truth, by {gap:.3g}. A solver must maximize "
+        f"the solver's answer to instance {instance} scores lower than {other}, by {gap:.3g}. A solver must maximize "
         "<scores, psi>: give a solver of costs -scores. If the solver is approximate, or the truth is no answer that it could "
         "give, set on_worse='warn' or 'ignore'"
     )

@@ -114,6 +114,20 @@ def check_same_columns(sizes: dict[str, int]) -> int | None:
     return next(iter(sizes.values()), None)
 
 
+def check_flags(name: str, flags: np.ndarray) -> None:
+    """Check that flags are 0 or 1: other numbers have meanings of their own in ``scipy.optimize.milp``."""
+    bad = (flags != 0) & (flags != 1)
+    if bad.any():
+        index, text = first_index(bad)
+        raise ValueError(f"{name}{f'[{text}]' if text else ''} is {flags[index]}; expected True or False")
+
+
+def check_auxiliary(auxiliary: int, variables: int | None) -> None:
+    """Check that some variables have a score."""
+    if variables is not None and auxiliary >= variables:
+        raise ValueError(f"auxiliary={auxiliary} of the {variables} variables have no score; expected at least one that has")
+
+
 def check_given_together(matrix_name: str, matrix: Any, rhs_name: str, rhs: Any) -> None:
     """Check that a matrix and its right-hand side are both there or both left out."""
     if (matrix is None) != (rhs is None):
@@ -125,6 +139,10 @@ def check_integer_program(status: int, instance: int, message: str) -> None:
     """Raise if ``scipy.optimize.milp`` ended with another status than optimal."""
     if status == 0:
         return
+    if "unbounded" in message:
+        status = 3
+    elif "Model error" in message:
+        status = 4
     advice = {
         1: "The limit of time was reached before a solution was proved to be the best: raise time_limit, or relative_gap",
         2: "No point satisfies all the constraints: check the constraints and the bounds, lower=0 and upper=1 by default",

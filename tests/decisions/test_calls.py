@@ -48,9 +48,9 @@ def test_reductions_and_weights(make):
     total = evaluate(make(TASK, reduction="sum"))
     torch.testing.assert_close(total, (values.sum(), gradient))
     torch.testing.assert_close(evaluate(make(TASK)), (values.mean(), gradient / 4))
-    weight = torch.tensor([1.0, 0.0, 2.0, 1.0])
+    weight = torch.tensor([1.0, 0.0, 2.0, 3.0])
     weighted = evaluate(make(TASK), weight=weight)
-    torch.testing.assert_close(weighted, ((values * weight).sum() / 4, gradient * weight[:, None, None] / 4))
+    torch.testing.assert_close(weighted, ((values * weight).sum() / 6, gradient * weight[:, None, None] / 6))
     torch.testing.assert_close(evaluate(make(TASK), weight=weight, reduction="none")[0], values * weight)
 
 
@@ -99,6 +99,14 @@ def test_the_state_is_saved_copied_and_pickled(make):
     copies[2].load_state_dict(state)
     following = evaluate(criterion)
     assert all(same(evaluate(other), following) for other in copies)
+
+
+def test_the_adaptive_step_keeps_its_precision_in_a_model_of_half_precision():
+    criterion = decisions.AdaptiveImplicitMLELoss(TASK, sigma=1e-3, target=1e9)
+    half = torch.nn.ModuleList([copy.deepcopy(criterion)]).to(torch.bfloat16)[0]
+    for _ in range(3):
+        assert same(evaluate(half), evaluate(criterion))
+    assert half.alpha.item() == criterion.alpha.item() == pytest.approx(1.003)
 
 
 @every_perturbed_loss

@@ -121,6 +121,16 @@ def test_the_backward_difference_is_warned_of_once():
     assert "the positive update of loss='cost'" in message
 
 
+def test_solvers_that_minimize_are_found_out():
+    def cheapest(costs: np.ndarray) -> np.ndarray:
+        return np.eye(2)[costs.argmin()]
+
+    predicted, true = torch.tensor([[3.0, 2.0]], requires_grad=True), torch.tensor([[1.0, 5.0]])
+    for loss in (decisions.SPOPlusLoss(cheapest), decisions.BlackboxLoss(cheapest), decisions.PerturbationGradientLoss(cheapest)):
+        with pytest.raises(ValueError, match="A solver must maximize <scores, psi>: give a solver of costs -scores"):
+            loss(predicted, true)
+
+
 def test_wrong_settings():
     solver = tl.solvers.Assignment()
     with pytest.raises(ValueError, match="difference='both'"):

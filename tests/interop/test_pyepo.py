@@ -126,6 +126,8 @@ def test_wrong_use():
         model.solve()
     with pytest.raises(ValueError, match=r"expected one cost per variable, \(1,\)"):
         model.setObj([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"coefs has shape \(2,\); expected one coefficient per variable, \(1,\)"):
+        model.addConstr([1.0, 2.0], 1.0)
     model.setObj([1.0])
     with pytest.raises(ValueError, match="is infeasible"):
         model.solve()

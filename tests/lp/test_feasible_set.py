@@ -26,6 +26,13 @@ def test_random_sets_equal_highs():
         assert one @ row == pytest.approx(-linprog(-row, matrix, rhs, bounds=(-1, 1)).fun, abs=1e-7)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_scores_of_any_size():
+    program = LinearProgram(torch.zeros(3), A_ub=torch.ones(1, 3), b_ub=torch.ones(1), lower=0.0)
+    scores = np.array([[1.7e308, 1e308, 1.0], [1e-310, 3e-310, 0.0], [1.0, 2.0, 3.0]])
+    np.testing.assert_allclose(FeasibleSet(program)(scores), np.eye(3)[[0, 1, 2]], atol=1e-8)
+
+
 def test_the_relaxed_knapsack():
     weights, scores = torch.tensor([[2.0, 3.0, 4.0]]), np.array([3.0, 4.0, 5.0])
     program = LinearProgram(torch.ones(3), A_ub=weights, b_ub=torch.tensor([6.0]), lower=0.0, upper=1.0)

@@ -56,6 +56,25 @@ def test_instances_of_several_axes_one_at_a_time():
     assert cached(np.zeros((0, 4, 4))).shape == (0, 4, 4)
 
 
+def test_instances_of_several_shapes():
+    scores = np.random.default_rng(0).standard_normal((2, 3))
+    cached = CachedSolver(Assignment(), instance_dims=2)
+    for matrix in (scores, scores.reshape(3, 2), scores, scores.reshape(3, 2)):
+        np.testing.assert_array_equal(cached(matrix), Assignment()(matrix))
+    assert cached.pool.counts == (2, 2, 0)
+    pooled = CachedSolver(Assignment(), instance_dims=2, solve_ratio=0.0)
+    pooled(scores)
+    with pytest.raises(ValueError, match=r"an instance has shape \(3, 2\) and the solutions of the pool have shape \(2, 3\)"):
+        pooled(scores.reshape(3, 2))
+
+
+def test_scores_that_are_not_finite_are_not_answered_from_the_pool():
+    pooled = CachedSolver(TopK(1), solve_ratio=0.0)
+    pooled(np.ones(2))
+    with pytest.raises(ValueError, match=r"scores\[0, 1\] is nan: scores must be finite"):
+        pooled(np.array([[0.0, np.nan]]))
+
+
 def test_the_regret_needs_its_best_answers_once():
     inner = Counting(Knapsack([2, 3, 4], 6))
     criterion = tl.DirectLoss(tl.Structured(CachedSolver(inner), loss="regret", batched=True), update="negative")

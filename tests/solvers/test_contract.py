@@ -78,13 +78,23 @@ def test_settings_cannot_be_changed(name):
             assert not value.flags.writeable
 
 
-@pytest.mark.parametrize("name", ["acyclic", "knapsack", "top k", "mixed integer", "tour", "linear program"])
+@pytest.mark.parametrize("name", SOLVERS)
 def test_scores_that_are_not_finite(name):
     make, shape = SOLVERS[name]
     scores = np.zeros((2, *shape))
-    scores[1, 0] = np.nan
-    with pytest.raises(ValueError, match=r"scores\[1, 0\] is nan"):
+    scores[1, ..., 0] = np.nan
+    with pytest.raises(ValueError, match=r"matrix contains invalid" if name == "assignment" else r"scores\[1, (0, )?0\] is nan"):
         make()(scores)
+
+
+@pytest.mark.parametrize("name", set(SOLVERS) - {"linear program", "mixed integer"})
+def test_totals_that_are_not_finite(name):
+    make, shape = SOLVERS[name]
+    scores = -np.random.default_rng(0).random((3, *shape)) * (-1 if "knapsack" in name else 1)
+    expected = make()(scores)
+    # Others of the batch stay as they are, however small.
+    huge = scores * np.array([1.7e308, 1.0, 1e-300]).reshape(-1, *[1] * len(shape))
+    np.testing.assert_allclose(make()(huge), expected, atol=1e-9)
 
 
 def test_top_k_by_hand():

@@ -74,3 +74,11 @@ def test_settings_that_make_no_sense():
         tl.solvers.GridShortestPath(negative_costs="drop")
     with pytest.raises(ValueError, match=r"end=\(3, 0\) is no vertex of a grid of 2 x 2"):
         tl.solvers.GridShortestPath(end=(3, 0))(-np.ones((2, 2)))
+
+
+def test_another_grid_does_not_make_a_negative_cost_small():
+    scores = -np.ones((2, 2, 2))
+    scores[0] *= 1e-6
+    scores[0, 0, 1] = 1e-8
+    with pytest.raises(ValueError, match=r"the cost at \[0, 0, 1\] is -1e-08"):
+        tl.solvers.GridShortestPath()(scores)

@@ -94,6 +94,40 @@ def test_by_hand():
     assert Knapsack([0.1, 0.2], 0.3)(np.ones(2)).tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("unwanted", [-1e9, -1e12, -1e300])
+def test_an_item_that_nobody_wants_does_not_hide_the_others(unwanted):
+    weights, capacity = [[1, 2, 3], [2, 1, 1]], [3, 3]
+    for options in ({"relaxed": True}, {"method": "branch_and_bound"}):
+        assert Knapsack(weights, capacity, **options)(np.array([unwanted, 1.0, 2.0])).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("method", ["auto", "branch_and_bound", "highs"])
+@pytest.mark.parametrize("unit", [1e-300, 1e-9, 1e15, 1e19, 1e300])
+def test_weights_of_any_size(method, unit):
+    # At 1e19 they are whole, and too large to be counted.
+    for weights, capacity, expected in (
+        ([2, 3, 4], 6, [1, 0, 1]),
+        ([[2, 3, 4], [0, 0, 0]], [6, 0], [1, 0, 1]),
+        ([2, 3, 4], 5.9, [1, 1, 0]),
+    ):
+        solver = Knapsack(np.array(weights) * unit, np.array(capacity) * unit, method=method)
+        assert solver(np.array([3.0, 4.0, 5.0])).tolist() == expected
+
+
+@pytest.mark.parametrize("heavy", [1e9, 1e13, 1e300])
+def test_an_item_that_is_far_too_heavy_does_not_make_the_others_light(heavy):
+    psi = Knapsack([[heavy, 1, 1], [1, 1, 1]], [1.5, 2], relaxed=True)(np.array([1.0, 2.0, 1.0]))
+    np.testing.assert_allclose(psi, [0, 1, 0.5], atol=1e-9)
+    psi = Knapsack([[heavy, 1e-9 / heavy, 0], [1, 1, 1]], [0, 2], relaxed=True)(np.ones(3))
+    assert psi.tolist() == [0, 0, 1]
+
+
+def test_a_capacity_far_above_the_weights():
+    for options in ({"relaxed": True}, {"method": "highs"}, {"method": "branch_and_bound"}):
+        for weights in ([[0, 0], [2, 1]], [[1e-300, 1e-300], [2, 1]]):
+            assert Knapsack(weights, [1e30, 1], **options)(np.ones(2)).tolist() == [0.0, 1.0]
+
+
 def test_instances_that_are_too_hard_go_to_highs(monkeypatch):
     rng = np.random.default_rng(0)
     weights = rng.integers(300, 800, (3, 12)) / 100.0
@@ -115,8 +149,9 @@ def test_settings_that_make_no_sense():
         Knapsack([[1, 1], [1, 1]], [1, 2, 3])
     with pytest.raises(ValueError, match="capacity is -1; expected finite numbers of at least zero"):
         Knapsack([1, 1], -1)
-    with pytest.raises(ValueError, match="dynamic programming needs whole weights and one capacity"):
-        Knapsack([1.5, 1], 3, method="dynamic_programming")
+    for weights in ([1.5, 1], [2.0**63, 1], [[1, 1], [1, 1]]):
+        with pytest.raises(ValueError, match="dynamic programming needs whole weights of at most 2\\^53 and one capacity"):
+            Knapsack(weights, 3, method="dynamic_programming")
     with pytest.raises(ValueError, match="leave it out with relaxed=True"):
         Knapsack([1, 1], 1, relaxed=True, method="highs")
     with pytest.raises(ValueError, match=r"scores has shape \(3,\); expected 2 along the last axis, one score per item"):

@@ -32,7 +32,17 @@ def test_binary_programs():
 def test_small_scores_are_solved_exactly():
     # HiGHS stops at an absolute gap of 1e-6.
     scores = 1e-9 * np.array([3.0, 4.0, 5.0])
-    assert MixedInteger(A_ub=[[2, 3, 4]], b_ub=[6])(scores).tolist() == [1, 0, 1]
+    solver = MixedInteger(A_ub=[[2, 3, 4]], b_ub=[6])
+    assert solver(scores).tolist() == [1, 0, 1]
+    assert solver(np.array([5e-324, 0.0, 0.0])).tolist()[0] == 1
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-9])
+def test_small_constraints_count(unit):
+    # HiGHS tolerates violations of up to 1e-6.
+    scores, weights = np.array([3.0, 4.0, 5.0]), unit * np.array([[2.0, 3.0, 4.0], [0.0, 0.0, 0.0]])
+    assert MixedInteger(A_ub=weights, b_ub=[6 * unit, 0])(scores).tolist() == [1, 0, 1]
+    assert MixedInteger(A_eq=weights, b_eq=[5 * unit, 0])(scores).tolist() == [1, 1, 0]
 
 
 def test_assignment_as_a_program():
@@ -68,8 +78,11 @@ def test_a_schedule_is_trained():
 def test_programs_without_a_solution():
     with pytest.raises(ValueError, match="program of instance 0 was not solved.*No point satisfies all the constraints"):
         MixedInteger(A_eq=[[1, 1]], b_eq=[5])(np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="instance 1 was not solved.*(grow without bound|HiGHS failed)"):
-        MixedInteger(lower=[0, 0], upper=np.inf)(np.array([[-1.0, -1.0], [1.0, 1.0]]))
+    for options in ({}, {"A_ub": [[1, -1]], "b_ub": [1]}):
+        with pytest.raises(ValueError, match="instance 1 was not solved.*grow without bound: give the variables bounds"):
+            MixedInteger(lower=[0, 0], upper=np.inf, **options)(np.array([[-1.0, -1.0], [1.0, 1.0]]))
+    with pytest.raises(ValueError, match="instance 0 was not solved.*HiGHS failed: bring the data to comparable scales"):
+        MixedInteger(A_ub=[[1, 1e16]], b_ub=[1])(np.ones(2))
 
 
 def test_data_that_make_no_sense():
@@ -85,6 +98,10 @@ def test_data_that_make_no_sense():
         MixedInteger(lower=np.nan)
     with pytest.raises(ValueError, match="relative_gap must be a number from 0 to 1, got 2"):
         MixedInteger(relative_gap=2)
+    with pytest.raises(ValueError, match=r"integrality\[1\] is 2.0; expected True or False"):
+        MixedInteger(integrality=[1, 2])
+    with pytest.raises(ValueError, match="auxiliary=2 of the 2 variables have no score"):
+        MixedInteger(A_ub=[[1, 1]], b_ub=[1], auxiliary=2)
     with pytest.raises(ValueError, match=r"scores has shape \(3,\); expected 1 along the last axis, one score per variable"):
         MixedInteger(A_ub=[[1, 1]], b_ub=[1], auxiliary=1)(np.zeros(3))
 
@@ -111,3 +128,5 @@ def test_both_methods_find_equally_good_tours():
         assert (np.bincount(solver.edges[psi > 0].reshape(-1)) == 2).all()
     with pytest.raises(ValueError, match="cities must be a whole number of at least 3, got 2"):
         TravellingSalesman(2)
+    with pytest.raises(ValueError, match=r"'held_karp' needs memory for 2\^69 subsets .* Use method='cutting_planes'"):
+        TravellingSalesman(70, "held_karp")

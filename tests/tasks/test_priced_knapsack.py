@@ -145,3 +145,10 @@ def test_data_that_make_no_sense():
         PricedKnapsack(-1.0)
     with pytest.raises(ValueError, match=r"expected \(\.\.\., n\), \(\.\.\., m, n\) and \(\.\.\., m\)"):
         task.pack(torch.ones(3), torch.ones(3), torch.ones(1))
+    # Weights (batch, items) are no (capacities, items).
+    with pytest.raises(ValueError, match=r"weights \(2, 3\) and capacity \(2, 1\); expected \(\.\.\., n\)"):
+        task.pack(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 1))
+    with pytest.raises(ValueError, match=r"plans has shape \(1, 3\); expected one plan per packed instance, \(2, 3\)"):
+        task.worth(torch.ones(1, 3), good)
+    assert task.plan(good.bfloat16()).tolist() == task.plan(good).tolist()
+    assert task.worth(torch.ones(2, 3).bfloat16(), good.bfloat16()).tolist() == [1.0, 1.0]

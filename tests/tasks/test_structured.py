@@ -224,6 +224,26 @@ def test_worse_answers_can_be_let_through():
         tl.DirectLoss(tl.Structured(minimizer, loss="regret"))(scores, torch.tensor([[1.0, 2.0, 3.0]]))
 
 
+@pytest.mark.parametrize(("update", "sign"), [("positive", 1), ("negative", -1), ("central", 1), ("central", -1)])
+@pytest.mark.filterwarnings("ignore:the positive update")
+def test_a_minimizer_of_costs_is_found_out_by_its_own_answers(update, sign):
+    """To the second instance it answers 0 at (1, 2) and 1 at (9, 4), where 0 scores higher."""
+    scores, costs = torch.tensor([[5.0, 5.0], [1.0, 2.0]], requires_grad=True), sign * torch.tensor([[1.0, 1.0], [8.0, 2.0]])
+
+    def minimizer(s):
+        return np.eye(2)[s.argmin()]
+
+    message = "answer to instance 1 scores lower than its answer to other scores, by .*must maximize"
+    with pytest.raises(ValueError, match=message):
+        tl.DirectLoss(tl.Structured(minimizer, loss="cost"), update=update)(scores, costs)
+    with pytest.warns(RuntimeWarning, match=message):
+        tl.DirectLoss(tl.Structured(minimizer, loss="cost", on_worse="warn"), update=update)(scores, costs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        tl.DirectLoss(tl.Structured(minimizer, loss="cost", on_worse="ignore"), update=update)(scores, costs)
+        tl.DirectLoss(tl.Structured(lambda s: np.eye(2)[s.argmax()], loss="cost"), update=update)(scores, costs)
+
+
 def test_wrong_input_and_settings():
     solver = tl.solvers.Assignment()
     loss = tl.DirectLoss(tl.Structured(solver))
@@ -413,6 +433,12 @@ def test_wrong_losses_and_augmented_solvers():
     short = tl.Structured(best_run, loss=iou_error, augment=lambda scores, target, weight: np.zeros(2))
     with pytest.raises(ValueError, match=r"psi of shape \(2,\) for scores of shape \(6,\)"):
         tl.StructuredHingeLoss(short)(scores, target)
+
+
+def test_a_target_may_hold_nothing():
+    task = tl.Structured(best_run, loss=lambda psi, target: psi.sum())
+    assert tl.DirectLoss(task)(torch.ones(2, 6), torch.zeros(2, 0)).isfinite()
+    assert tl.DirectLoss(task)(torch.ones(0, 6), torch.zeros(0, 0)).item() == 0.0
 
 
 def test_tasks_with_functions_can_be_copied_and_pickled():

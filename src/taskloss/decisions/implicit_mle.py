@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -141,6 +143,13 @@ class AdaptiveImplicitMLELoss(ImplicitMLELoss):
         self.nonzero.mul_(0.9).add_(0.1 * np.count_nonzero(differences) / gradients)
         grow = float(self.nonzero) < self.target
         self.alpha.add_(self.rate if grow else -self.rate).clamp_(min=0.0)
+
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        """Move with the model, but not to its precision: in bfloat16 alpha would stay 1, since 1.001 is no number."""
+        kept = self.alpha, self.nonzero
+        super()._apply(*args, **options)  # type: ignore[no-untyped-call]  # torch has no types for it.
+        self.alpha, self.nonzero = (number.to(self.draws.device) for number in kept)
+        return self
 
     def extra_repr(self) -> str:
         # Without epsilon, which is another in every call.

@@ -83,6 +83,8 @@ class TasklossModel(_OptModel):  # type: ignore[misc]
         if not isinstance(self._problem, LinearProgram):
             raise NotImplementedError("a solver takes no further constraints; give the problem as a LinearProgram")
         program = self._problem
+        if np.shape(coefs) != (self.num_cost,):
+            raise ValueError(f"coefs has shape {np.shape(coefs)}; expected one coefficient per variable, ({self.num_cost},)")
         row = torch.as_tensor(np.asarray(coefs, np.float64)).to(program.c)[None]
         bound = torch.as_tensor([float(rhs)]).to(program.c)
         if program.b_ub is not None and program.matrices[0] is not None:

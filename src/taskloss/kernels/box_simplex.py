@@ -11,7 +11,7 @@ import numpy as np
 
 from taskloss.kernels._numba import allocating_kernel, inner_kernel, kernel
 
-# Reduced costs this small, relative to the largest cost and the size of the column, are zero.
+# Reduced costs this small, relative to the largest cost that takes part in them, and pivots this small are zero.
 _TOLERANCE = 1e-11
 
 
@@ -53,17 +53,22 @@ def maximize_in_box(costs, matrix, rhs, upper):
         values[i] = rhs[i]
     multipliers = np.zeros(m, np.float64)
     column = np.empty(m, np.float64)
-    threshold = 0.0
+    # A negative cost counts in the basis alone: a variable that nobody wants must not hide the others.
+    highest = 0.0
     for j in range(n):
-        threshold = max(threshold, _TOLERANCE * abs(costs[j]))
+        highest = max(highest, costs[j])
     pivots = 0
     while True:
+        largest = highest
+        for k in range(m):
+            if basis[k] < n:
+                largest = max(largest, abs(costs[basis[k]]))
         for i in range(m):
             multipliers[i] = 0.0
             for k in range(m):
                 if basis[k] < n:
                     multipliers[i] += costs[basis[k]] * inverse[k, i]
-        entering = _entering(costs, matrix, multipliers, in_basis, at_upper, threshold, pivots > 20 * (m + n))
+        entering = _entering(costs, matrix, multipliers, in_basis, at_upper, _TOLERANCE * largest, pivots > 20 * (m + n))
         if entering < 0:
             break
         pivots += 1

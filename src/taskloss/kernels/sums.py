@@ -85,6 +85,17 @@ def summable_unit(*values: np.ndarray) -> float:
     return 2.0**-64 if largest > 2.0**960 else 1.0
 
 
+def summable_rows(rows: np.ndarray) -> np.ndarray:
+    """Return rows ``(R, ...)``, each multiplied by its :func:`summable_unit`: no row depends on another one.
+
+    >>> summable_rows(np.array([[1.0, 2.0], [2.0**1000, 0.0]])).tolist() == [[1.0, 2.0], [2.0**936, 0.0]]
+    True
+    """
+    if summable_unit(rows) == 1.0:
+        return rows
+    return rows * np.array([summable_unit(row) for row in rows]).reshape(-1, *[1] * (rows.ndim - 1))
+
+
 @inner_kernel
 def _rounder(exponent):
     """Return the constant that rounds a float to multiples of ``2^exponent`` when it is added and subtracted again."""

@@ -57,6 +57,8 @@ class FeasibleSet(ByValue):
         rows = as_score_rows(scores, self.program.num_variables, "variable")
         if not len(rows):
             return np.zeros(np.shape(scores))
+        # Scores of any size: a factor changes no maximizer, and a power of two no digit.
+        rows = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=1, keepdims=True))[1])
         solution = solve(torch.from_numpy(-rows), **self.constraints, method=self.method).check()
         return solution.x.numpy().reshape(np.shape(scores))
 

@@ -26,7 +26,7 @@ class Assignment:
         # Loaded here: scipy.optimize would add to the time of every ``import taskloss``.
         from scipy.optimize import linear_sum_assignment
 
-        matrices = as_grids(np.asarray(scores, np.float64))
+        matrices = as_grids(scores)
         result = np.zeros(matrices.shape)
         for matrix, psi in zip(matrices, result, strict=True):
             psi[linear_sum_assignment(matrix, maximize=True)] = 1.0

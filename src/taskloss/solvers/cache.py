@@ -72,6 +72,16 @@ class SolutionPool:
                 while len(kept) > self.size:
                     kept.popitem(last=False)
 
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Check that instances have the shape of the distinct solutions, which may be taken for them."""
+        with self._lock:
+            pooled = next(iter(self._distinct.values()), None)
+        if pooled is not None and pooled.shape != shape:
+            raise ValueError(
+                f"an instance has shape {shape} and the solutions of the pool have shape {pooled.shape}; with solve_ratio below "
+                "1 all need the same shape: make a CachedSolver for each"
+            )
+
     def best(self, scores: np.ndarray) -> np.ndarray:
         """Return the best solution of the pool for each instance ``(R, ...)``; of equally good ones the oldest."""
         with self._lock:
@@ -156,7 +166,12 @@ class CachedSolver:
         if array.ndim < self.instance_dims:
             raise ValueError(f"scores has shape {array.shape}; expected at least {self.instance_dims} axes (instance_dims)")
         instances = array.reshape(-1, *array.shape[array.ndim - self.instance_dims :])
-        keys = [instance.tobytes() for instance in instances]
+        _checks.check_finite(array, None)
+        if self.solve_ratio < 1.0:
+            self.pool.check_shape(instances.shape[1:])
+        # Instances of other shapes may have the same bytes.
+        shape = np.array(instances.shape[1:]).tobytes()
+        keys = [shape + instance.tobytes() for instance in instances]
         found = self.pool.recall(keys)
         unknown = {key: i for i, (key, psi) in enumerate(zip(keys, found, strict=True)) if psi is None}
         wanted = [i for key, i in unknown.items() if self._is_solved(key, solve_ratio)]

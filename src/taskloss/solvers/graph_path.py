@@ -11,6 +11,7 @@ import numpy as np
 
 from taskloss import _checks, _solver_checks
 from taskloss.kernels.graph_paths import acyclic_paths, cheapest_paths
+from taskloss.kernels.sums import summable_rows
 from taskloss.solvers.by_value import ByValue
 from taskloss.solvers.grid_paths import ROUNDING
 from taskloss.solvers.threads import solve_in_threads
@@ -72,7 +73,7 @@ class ShortestPath(ByValue):
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return ``psi`` of the shape of ``scores``, ``(..., E)``."""
-        rows = _solver_checks.as_score_rows(scores, len(self.edges), "edge")
+        rows = summable_rows(_solver_checks.as_score_rows(scores, len(self.edges), "edge"))
         if self.acyclic:
             vertices = len(self.graph.first_arc) - 1
             psi = self._solve(lambda part: acyclic_paths(part, self.graph.arcs, vertices, self.start, self.end), rows)

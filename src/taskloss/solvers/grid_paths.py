@@ -8,6 +8,7 @@ import numpy as np
 
 from taskloss import _checks, _output_checks
 from taskloss.kernels import grid_paths
+from taskloss.kernels.sums import summable_rows
 
 # Costs this far below zero, relative to the largest one, are zeros that were rounded.
 ROUNDING = 1e-6
@@ -46,9 +47,9 @@ class GridShortestPath:
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return ``psi`` of the shape of ``scores``, ``(..., H, W)``."""
-        costs = as_grids(-np.asarray(scores, np.float64))
+        costs = -_finite_grids(scores)
         # Costs that should be epsilon, less epsilon: in float32 they may end a little below zero.
-        slack = np.inf if self.negative_costs == "clip" else ROUNDING * np.abs(costs).max(initial=0.0)
+        slack = np.inf if self.negative_costs == "clip" else ROUNDING * np.abs(costs).max(axis=(1, 2), keepdims=True)
         costs = np.where((costs < 0.0) & (costs >= -slack), 0.0, costs)
         _output_checks.check_path_costs(costs)
         size = costs.shape[1:]
@@ -75,10 +76,17 @@ class MonotoneGridPath:
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return ``psi`` of the shape of ``scores``, ``(..., H, W)``."""
-        return grid_paths.monotone_paths(as_grids(np.asarray(scores, np.float64)), self.diagonal).reshape(np.shape(scores))
+        return grid_paths.monotone_paths(_finite_grids(scores), self.diagonal).reshape(np.shape(scores))
 
 
 def as_grids(scores: np.ndarray) -> np.ndarray:
-    """Merge the leading axes into one."""
-    _output_checks.check_grid_shape(scores.shape)
-    return np.ascontiguousarray(scores).reshape(-1, *scores.shape[-2:])
+    """Return scores ``(..., H, W)`` as float64 grids ``(R, H, W)``."""
+    array = np.asarray(scores, np.float64)
+    _output_checks.check_grid_shape(array.shape)
+    return np.ascontiguousarray(array).reshape(-1, *array.shape[-2:])
+
+
+def _finite_grids(scores: np.ndarray) -> np.ndarray:
+    """Return scores as grids whose paths have finite totals."""
+    _checks.check_finite(np.asarray(scores), None)
+    return summable_rows(as_grids(scores))

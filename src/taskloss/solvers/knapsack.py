@@ -12,6 +12,7 @@ from taskloss import _checks, _solver_checks
 from taskloss.kernels.box_simplex import maximize_in_boxes
 from taskloss.kernels.knapsack import fractional_knapsacks, integer_knapsacks
 from taskloss.kernels.priced_knapsack import best_subsets
+from taskloss.kernels.sums import summable_rows
 from taskloss.solvers.by_value import ByValue
 from taskloss.solvers.mixed_integer import MixedInteger
 from taskloss.solvers.threads import solve_in_threads
@@ -64,13 +65,13 @@ class Knapsack(ByValue):
             raise ValueError(f"method={self.method!r} is for whole items; leave it out with relaxed=True")
         if self.method == "dynamic_programming" and not self._has_table():
             raise ValueError(
-                "dynamic programming needs whole weights and one capacity; multiply the weights and the capacity by a power of "
-                "ten that makes them whole, or use method='branch_and_bound'"
+                "dynamic programming needs whole weights of at most 2^53 and one capacity; multiply the weights and the capacity "
+                "by a power of ten that makes them whole, or use method='branch_and_bound'"
             )
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return ``psi`` of the shape of ``scores``, ``(..., n)``."""
-        rows = _solver_checks.as_score_rows(scores, self.weights.shape[1], "item")
+        rows = summable_rows(_solver_checks.as_score_rows(scores, self.weights.shape[1], "item"))
         if self.relaxed:
             psi = self._fractions(rows)
         elif self.method == "highs":
@@ -87,9 +88,15 @@ class Knapsack(ByValue):
     def _fractions(self, scores: np.ndarray) -> np.ndarray:
         if len(self.weights) == 1:
             return fractional_knapsacks(scores, self.weights[0], self.capacity[0])
-        scale = np.maximum(self.weights.max(axis=1), 1e-300)
-        matrix, rhs, upper = self.weights / scale[:, None], self.capacity / scale, np.ones(self.weights.shape[1])
-        return solve_in_threads(lambda part: maximize_in_boxes(part, matrix, rhs, upper), scores, 100.0 * self.weights.size)
+        # In units of the largest fraction that fits alone, no item is heavier than a capacity: the weights of a row then differ
+        # from it by no more than the tolerances of the simplex method allow.
+        with np.errstate(divide="ignore", over="ignore"):
+            ratios = np.divide(self.weights, self.capacity[:, None], out=np.zeros(self.weights.shape), where=self.weights > 0.0)
+        parts = np.maximum(ratios.max(axis=0), 1.0)
+        matrix, rhs = self._scaled_rows(self.weights / parts, 0)
+        upper = np.ones(len(parts))
+        psi = solve_in_threads(lambda part: maximize_in_boxes(part, matrix, rhs, upper), scores / parts, 100.0 * matrix.size)
+        return psi / parts
 
     def _by_table(self, scores: np.ndarray) -> np.ndarray:
         weights, capacity = self._whole_weights()
@@ -104,10 +111,20 @@ class Knapsack(ByValue):
         return psi
 
     def _by_highs(self, scores: np.ndarray) -> np.ndarray:
-        return MixedInteger(A_ub=self.weights, b_ub=self.capacity)(scores)
+        # HiGHS has an absolute tolerance of 1e-6: weights near a million make it a relative one of 1e-12.
+        weights, capacity = self._scaled_rows(self.weights, 20)
+        return MixedInteger(A_ub=weights, b_ub=capacity)(scores)
+
+    def _scaled_rows(self, weights: np.ndarray, exponent: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and their capacities in units in which the largest weight of each row is at most ``2^exponent``."""
+        largest = weights.max(axis=1)
+        unit = np.ldexp(1.0, np.minimum(exponent - np.frexp(largest)[1], 1000))
+        # No load is larger than this; a larger capacity could overflow.
+        capacity = np.minimum(self.capacity, largest * weights.shape[1])
+        return weights * unit[:, None], capacity * unit
 
     def _has_table(self) -> bool:
-        return len(self.weights) == 1 and bool((self.weights == np.floor(self.weights)).all())
+        return len(self.weights) == 1 and bool((self.weights == np.floor(self.weights)).all() and self.weights.max() <= 2.0**53)
 
     def _whole_weights(self) -> tuple[np.ndarray, int]:
         """Return the weights and the capacity in units of the greatest common divisor of the weights."""

@@ -66,8 +66,9 @@ class MixedInteger(ByValue):
             object.__setattr__(self, name, value)
             if value.ndim:
                 sizes[name] = len(value)
-        _solver_checks.check_same_columns(sizes)
+        _solver_checks.check_flags("integrality", self.integrality)
         _checks.check_not_negative("auxiliary", self.auxiliary)
+        _solver_checks.check_auxiliary(self.auxiliary, _solver_checks.check_same_columns(sizes))
         _solver_checks.check_ratio("relative_gap", self.relative_gap)
         if self.time_limit is not None:
             _checks.check_positive("time_limit", self.time_limit)
@@ -101,9 +102,11 @@ class MixedInteger(ByValue):
 
         constraints = []
         if self.A_ub is not None:
-            constraints.append(LinearConstraint(self.A_ub, -np.inf, self.b_ub))
+            matrix, rhs = _without_small_rows(self.A_ub, self.b_ub)
+            constraints.append(LinearConstraint(matrix, -np.inf, rhs))
         if self.A_eq is not None:
-            constraints.append(LinearConstraint(self.A_eq, self.b_eq, self.b_eq))
+            matrix, rhs = _without_small_rows(self.A_eq, self.b_eq)
+            constraints.append(LinearConstraint(matrix, rhs, rhs))
         return constraints
 
     def _solve_one(self, scores: np.ndarray, instance: int, constraints: list[Any]) -> np.ndarray:
@@ -111,8 +114,8 @@ class MixedInteger(ByValue):
 
         # HiGHS has absolute tolerances of 1e-6 and 1e-7: scores near a thousand make them relative.
         largest = float(np.abs(scores).max())
-        unit = math.ldexp(1.0, 10 - math.frexp(largest)[1]) if largest > 0.0 else 1.0
-        costs = np.concatenate([-scores * unit, np.zeros(self.auxiliary)])
+        scaled = np.ldexp(scores, 10 - math.frexp(largest)[1])
+        costs = np.concatenate([-scaled, np.zeros(self.auxiliary)])
         whole = np.broadcast_to(self.integrality != 0, costs.shape)
         options = {"mip_rel_gap": self.relative_gap}
         if self.time_limit is not None:
@@ -122,6 +125,15 @@ class MixedInteger(ByValue):
         _solver_checks.check_integer_program(result.status, instance, result.message)
         x = np.where(whole, np.rint(result.x), result.x)
         return x[: len(scores)]
+
+
+def _without_small_rows(matrix: Any, rhs: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return constraints whose rows have an entry of at least 1: what is below the tolerances of HiGHS would not count."""
+    from scipy.sparse import diags_array
+
+    largest = abs(matrix).max(axis=1).toarray().reshape(-1)
+    unit = np.where((largest > 0.0) & (largest < 1.0), np.ldexp(1.0, np.minimum(1 - np.frexp(largest)[1], 1000)), 1.0)
+    return diags_array(unit) @ matrix, rhs * unit
 
 
 def _as_sparse(name: str, matrix: Any) -> Any:

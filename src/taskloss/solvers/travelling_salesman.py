@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskloss import _checks, _solver_checks
+from taskloss.kernels.sums import summable_rows
 from taskloss.kernels.tours import shortest_tours
 from taskloss.solvers.mixed_integer import MixedInteger
 from taskloss.solvers.threads import WORK_PER_THREAD, solve_in_threads
@@ -14,6 +15,8 @@ from taskloss.solvers.threads import WORK_PER_THREAD, solve_in_threads
 METHODS = ("auto", "held_karp", "cutting_planes")
 FEW_CITIES = 15
 """Number of cities up to which dynamic programming is the default."""
+MOST_CITIES = 25
+"""Number of cities up to which dynamic programming is possible: there it takes 3.6 GB."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,11 @@ class TravellingSalesman:
     def __post_init__(self) -> None:
         _solver_checks.check_cities(self.cities)
         _checks.check_choice("method", self.method, METHODS)
+        if self.method == "held_karp" and self.cities > MOST_CITIES:
+            raise ValueError(
+                f"method='held_karp' needs memory for 2^{self.cities - 1} subsets of the {self.cities} cities; it is for up to "
+                f"{MOST_CITIES}. Use method='cutting_planes'"
+            )
 
     @property
     def edges(self) -> np.ndarray:
@@ -51,7 +59,7 @@ class TravellingSalesman:
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return ``psi`` of the shape of ``scores``, ``(..., cities (cities - 1) / 2)``."""
-        rows = _solver_checks.as_score_rows(scores, self.cities * (self.cities - 1) // 2, "pair of cities")
+        rows = summable_rows(_solver_checks.as_score_rows(scores, self.cities * (self.cities - 1) // 2, "pair of cities"))
         if self.method == "held_karp" or (self.method == "auto" and self.cities <= FEW_CITIES):
             psi = solve_in_threads(self._by_subsets, rows, 2.0**self.cities * self.cities**2)
         else:

@@ -40,6 +40,7 @@ import torch
 
 from taskloss import _output_checks, _solver_checks
 from taskloss.kernels.priced_knapsack import best_subsets
+from taskloss.layout import to_numpy
 from taskloss.tasks.task import Call, Inference, Task
 
 NODE_LIMIT = 100_000_000
@@ -92,29 +93,33 @@ class PricedKnapsack(Task):
 
         Leading axes are broadcast. Gradients pass through.
         """
-        if weights.ndim < 2 or capacity.ndim < 1 or values.ndim < 1 or values.shape[-1] != weights.shape[-1]:
+        same_items = weights.ndim >= 2 and values.ndim >= 1 and values.shape[-1] == weights.shape[-1]
+        if not same_items or capacity.ndim < 1 or capacity.shape[-1] != weights.shape[-2]:
             raise ValueError(
                 f"values has shape {tuple(values.shape)}, weights {tuple(weights.shape)} and capacity {tuple(capacity.shape)}; "
                 "expected (..., n), (..., m, n) and (..., m) for n items and m capacities"
             )
         batch = torch.broadcast_shapes(values.shape[:-1], weights.shape[:-2], capacity.shape[:-1])
         values, weights = values.expand(*batch, -1), weights.expand(*batch, -1, -1)
-        capacity = capacity.expand(*batch, weights.shape[-2])
+        capacity = capacity.expand(*batch, -1)
         rows = torch.cat([values[..., None, :], weights], dim=-2)
         return torch.cat([rows, torch.cat([torch.zeros_like(capacity[..., :1]), capacity], dim=-1)[..., None]], dim=-1)
 
     def plan(self, predicted: torch.Tensor) -> torch.Tensor:
         """Return the best plans for packed predictions, float64 ``(..., n)``: they are made with the planning price."""
-        array = predicted.numpy(force=True)
+        array = to_numpy(predicted)
         _solver_checks.check_packed_knapsacks("predicted", array)
         plans = Knapsacks.unpack(array, self.price if self.planning_price is None else self.planning_price).best()
         return torch.from_numpy(plans.reshape(*array.shape[:-2], -1))
 
     def worth(self, plans: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
         """Return the worth after recourse of plans ``(..., n)`` under packed true data, float64 ``(...)``."""
-        array = true.numpy(force=True)
+        array = to_numpy(true)
         _solver_checks.check_packed_knapsacks("true", array)
-        worth = Knapsacks.unpack(array, self.price).worth(plans.numpy(force=True).reshape(-1, plans.shape[-1]))
+        expected = (*array.shape[:-2], array.shape[-1] - 1)
+        if plans.shape != expected:
+            raise ValueError(f"plans has shape {tuple(plans.shape)}; expected one plan per packed instance, {expected}")
+        worth = Knapsacks.unpack(array, self.price).worth(to_numpy(plans).reshape(-1, plans.shape[-1]))
         return torch.from_numpy(worth.reshape(array.shape[:-2]))
 
     def read(self, scores: np.ndarray, target: np.ndarray, call: Call) -> PricedKnapsackInference:

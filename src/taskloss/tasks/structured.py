@@ -66,8 +66,8 @@ class Structured(Task):
         batched: whether solver, loss and augment take a whole batch, ``(R, ...)``, in one call; else one instance at a time.
         batch_dims: how many leading axes of the scores are batch axes; the others are one instance. Values are one per instance.
         on_worse: what to do when an answer scores lower than the truth, which no maximizer does: ``"raise"``, ``"warn"`` or
-            ``"ignore"``. With ``loss="cost"`` the truth is not at hand, and nothing is compared. The answers of ``augment`` are
-            compared with the truth and the prediction, in what they should maximize.
+            ``"ignore"``. With ``loss="cost"`` the truth is not at hand, and the answers of a call are compared with one another.
+            Those of ``augment`` are compared with the truth and the prediction, in what they should maximize.
 
     Option of a call: ``weight``, one per instance.
 

@@ -32,13 +32,14 @@ class StructuredInference(Inference[np.ndarray]):
         self._task = task
         self._shape, self._dtype = scores.shape, scores.dtype
         instance = scores.shape[task.batch_dims :]
-        self.scores = scores.astype(np.float64).reshape(-1, *instance)
+        self.scores = scores.astype(np.float64).reshape(len(weights), *instance)
         """The scores of the instances, float64 ``(R, ...)``."""
-        self._target = self._read_target(target.reshape(-1, *target.shape[task.batch_dims :]))
+        self._target = self._read_target(target.reshape(len(weights), *target.shape[task.batch_dims :]))
         self.entries = max(prod(instance), 1) if task.loss == "hamming" else 1
         """The divisor of F and of the psi in its gradient."""
         self._known_truth: np.ndarray | None = self._target if task.loss == "hamming" else None
         self._unperturbed: Self | None = None
+        self._earlier: np.ndarray | None = None
 
     def _read_target(self, target: np.ndarray) -> np.ndarray:
         return target.astype(np.float64)
@@ -52,7 +53,7 @@ class StructuredInference(Inference[np.ndarray]):
         other.scores = (self.scores + noise).reshape(-1, *self.scores.shape[1:])
         other._target = _repeat(self._target, copies)
         # The best answers are looked for once, not in each copy.
-        other._known_truth, other._unperturbed = None, self
+        other._known_truth, other._unperturbed, other._earlier = None, self, None
         return other
 
     def predict(self) -> np.ndarray:
@@ -96,17 +97,26 @@ class StructuredInference(Inference[np.ndarray]):
         return np.repeat(np.arange(len(self.weights)), prod(self.scores.shape[1:]))
 
     def _best(self, keys: np.ndarray) -> np.ndarray:
-        """Return the solver's answers at other scores ``(R, ...)``, after a comparison with the truth."""
+        """Return the solver's answers at other scores ``(R, ...)``, after a comparison with answers that are known."""
         answer = self._task.solve(keys)
-        self._compare_with_truth(keys, answer)
+        if self._has_truth():
+            self._compare_with_truth(keys, answer)
+        elif self._earlier is not None:
+            self._compare_scores(keys, answer, self._earlier, "its answer to other scores")
+        self._earlier = answer
         return answer
 
     def _compare_with_truth(self, keys: np.ndarray, answer: np.ndarray) -> None:
         """Check that the truth does not score higher than the answer."""
         if self._task.on_worse != "ignore" and self._has_truth():
-            keys, truth = keys * summable_unit(keys), self.truth()
-            gap, size = _sums(keys * (truth - answer)), _sums(np.abs(keys) * (np.abs(truth) + np.abs(answer)))
-            self._report(gap, size, _output_checks.worse_than_truth)
+            self._compare_scores(keys, answer, self.truth(), "the truth")
+
+    def _compare_scores(self, keys: np.ndarray, answer: np.ndarray, other: np.ndarray, name: str) -> None:
+        """Check that another answer does not score higher."""
+        if self._task.on_worse != "ignore":
+            keys = keys * summable_unit(keys)
+            gap, size = _sums(keys * (other - answer)), _sums(np.abs(keys) * (np.abs(other) + np.abs(answer)))
+            self._report(gap, size, lambda instance, by: _output_checks.worse_than_other(instance, by, name))
 
     def _has_truth(self) -> bool:
         """Whether the truth is at hand, or one call of the solver away."""
