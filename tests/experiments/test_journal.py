@@ -37,3 +37,11 @@ def test_a_damaged_line_in_the_middle_is_an_error(tmp_path):
 
 def test_an_unknown_cell_has_no_record(tmp_path):
     assert Journal(tmp_path / "none.jsonl").find({"seed": 0}) is None
+
+
+def test_the_seconds_of_a_run_count_once(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    journal = Journal(path)
+    for seed, seconds in ((0, 1.5), (1, 2.0), (0, 1.5)):
+        journal.add({"seed": seed}, {"seconds": seconds})
+    assert journal.seconds == Journal(path).seconds == 3.5

@@ -124,7 +124,7 @@ def test_fscore(tmp_path, monkeypatch):
             monkeypatch.setitem(table, name, lambda: tl.lp.FScoreLoss(margin=0.0))
     experiment = FScore(**SIZE)
     results = experiment.run(make_runner(write_images(tmp_path, SETS)), 2)
-    assert len(results["records"]) == (5 * 4 + 1) * 2
+    assert len(results["records"]) == 6 * 4 * 2
     records = {(record["method"], record["set"], record["seed"]): record for record in results["records"]}
     assert records["CVXPY-SCS", "stl10", 1]["test F"] == records["LP", "stl10", 1]["test F"]
     assert len(results["all positive"]) == 4 * 2

@@ -90,7 +90,7 @@ def _run(context: typer.Context, experiment: Experiment, form: str) -> None:
         "form": form,
         "seeds": seeds,
         "runs": len(journal),
-        "seconds": round(runner.seconds),
+        "seconds": round(journal.seconds),
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "versions": versions(),
     }

@@ -18,9 +18,11 @@ def write_results(folder: Path, experiment: Experiment, results: Results, made: 
     """
     folder.mkdir(parents=True, exist_ok=True)
     # One record per line: a change of one run is a change of one line.
-    content = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in {"made": made, **results}.items())
-    replace_file(folder / f"{experiment.name}.json", f"{{\n{content}\n}}\n".encode())
-    page = experiment.make_page(results)
+    lines = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in {"made": made, **results}.items())
+    content = f"{{\n{lines}\n}}\n".encode()
+    replace_file(folder / f"{experiment.name}.json", content)
+    # From the file, so that the page is the one that the file gives: it has lists where the results have tuples.
+    page = experiment.make_page(json.loads(content))
     for name, figure in page.figures.items():
         replace_file(folder / f"{name}.svg", render_svg(figure))
     path = folder / f"{experiment.name}.md"

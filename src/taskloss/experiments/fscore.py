@@ -22,14 +22,12 @@ from taskloss.experiments.image_training import (
     QUICK_RATES,
     SETS,
     Parts,
-    best_rates,
     binary_parts,
     cache_images,
     load_parts,
     run_tuned,
     score_images,
     train_network,
-    tune_rates,
 )
 from taskloss.experiments.journal import Cell, Record
 from taskloss.experiments.page import Page
@@ -64,8 +62,7 @@ CRITERIA: dict[str, Callable[[], Criterion]] = {
 GENERAL = "CVXPY-SCS"
 """This one solves the program of ``LP``, so it takes its learning rate."""
 SLOW = "AP-Perf"
-"""A run of this one takes many times as long as the others, so its learning rate is chosen on one data set."""
-SLOW_SET = "cat_dog"
+"""A run of this one takes several times as long as the others, so its learning rates are chosen on one seed."""
 STARTS = {"cat_dog": 3.0}
 """The data set, and the initial bias of the output, of the runs that start where all samples are called positive."""
 STUCK_KEYS = ("set", "method", "seed", "rate", "bias")
@@ -151,8 +148,6 @@ class FScore(Experiment):
     side: int = 32
     iterations: int = 300
     rates: tuple[float, ...] = QUICK_RATES
-    slow_sets: tuple[str, ...] = (SLOW_SET,)
-    """The data sets on which the slow method runs."""
 
     name: ClassVar[str] = "fscore"
     title: ClassVar[str] = "Training on the F-score, and its local optimum"
@@ -162,29 +157,26 @@ class FScore(Experiment):
         cache_images(runner, SETS, self.side)
         base = {"experiment": self.name, "network": self.network, "side": self.side, "iterations": self.iterations}
         speed = runner.run("speed", run_speed, [{**base, "experiment": "fscore speed", "seed": 0, "rounds": SPEED_ROUNDS}])
-        cells = {
-            method: [{**base, "set": name, "method": method, "seed": seed} for name, seed in product(SETS, range(seeds))]
-            for method in CRITERIA
-        }
+        cells = [
+            {**base, "set": name, "method": method, "seed": seed} for method, name, seed in product(CRITERIA, SETS, range(seeds))
+        ]
         # Beyond the grid of rates are networks that diverge to calling everything positive, whose F-score is hard to beat.
-        tuned = [cell for method in CRITERIA if method not in (GENERAL, SLOW) for cell in cells[method]]
-        records, tried = run_tuned(runner, run_cell, tuned, lambda cell: True, self.rates, widened=0)
+        tuned = [cell for cell in cells if cell["method"] != GENERAL]
+        records, tried = run_tuned(
+            runner, run_cell, tuned, lambda cell: cell["method"] != SLOW or cell["seed"] == 0, self.rates, widened=0
+        )
         rates = {(record["set"], record["method"]): record["rate"] for record in records}
-        general = [{**cell, "rate": rates[cell["set"], "LP"]} for cell in cells[GENERAL]]
-        slow_start = [cell for cell in cells[SLOW] if cell["set"] == SLOW_SET and cell["seed"] == 0]
-        slow_tried = tune_rates(runner, run_cell, slow_start, self.rates, widened=0)
-        slow = [{**cell, "rate": best_rates(slow_tried)[SLOW_SET, SLOW]} for cell in cells[SLOW] if cell["set"] in self.slow_sets]
-        borrowed = runner.run("cvxpylayers and AP-Perf", run_cell, general + slow)
+        general = [{**cell, "rate": rates[cell["set"], "LP"]} for cell in cells if cell["method"] == GENERAL]
         stuck = [
             {key: value for key, value in {**record, "bias": STARTS[record["set"]]}.items() if key in (*base, *STUCK_KEYS)}
             for record in records
-            if record["set"] in STARTS
+            if record["set"] in STARTS and record["method"] != SLOW
         ]
         return {
             "size": asdict(self),
             "batch": BATCH,
-            "records": records + borrowed,
-            "tried": tried + slow_tried,
+            "records": records + runner.run("cvxpylayers", run_cell, general),
+            "tried": tried,
             "all positive": runner.run("from all positive", run_cell, stuck),
             "speed": speed[0]["milliseconds"],
         }

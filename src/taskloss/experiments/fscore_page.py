@@ -48,8 +48,8 @@ def _table_of_sets(records: Sequence[Record]) -> str:
     for method in methods_of(records):
         row = [method]
         for name in SETS:
-            theirs, ours = _paper(name, method), values_of(records, KEY, set=name, method=method)
-            row += ["" if theirs is None else f"{theirs}", describe_mean(ours) if ours else "not run"]
+            theirs = _paper(name, method)
+            row += ["" if theirs is None else f"{theirs}", describe_mean(values_of(records, KEY, set=name, method=method))]
         rows.append([*row, spell_settings(records, "rate", method=method)])
     header = [f"{title}, {whose}" for title in SETS.values() for whose in ("paper", "ours")]
     return make_table(["method", *header, "learning rate"], rows)
@@ -58,8 +58,7 @@ def _table_of_sets(records: Sequence[Record]) -> str:
 def _table_of_tuned(records: Sequence[Record]) -> str:
     rows = []
     for method in methods_of(records):
-        values = [values_of(records, TUNED, set=name, method=method) for name in SETS]
-        row = [describe_mean(of_set) if of_set else "not run" for of_set in values]
+        row = [describe_mean(values_of(records, TUNED, set=name, method=method)) for name in SETS]
         shares = [value for name in SETS for value in values_of(records, "positive", set=name, method=method)]
         stuck = sum(share >= ALL_POSITIVE for share in shares)
         rows.append([method, *row, f"{100 * min(shares):.0f} to {100 * max(shares):.0f}%", f"{stuck} of {len(shares)}"])
@@ -97,9 +96,8 @@ def _claims(results: Results) -> list[Claim]:
     records, claims = results["records"], []
     rivals = ("x-ent", "CVXPY-SCS", "AP-Perf")
     for rival in rivals:
-        names = [name for name in SETS if values_of(records, KEY, set=name, method=rival)]
-        theirs = fmean(_paper(name, "LP") - _paper(name, rival) for name in names)  # type: ignore[operator]  # The paper has both.
-        difference = difference_over_sets(records, KEY, "LP", rival, names)
+        theirs = fmean(_paper(name, "LP") - _paper(name, rival) for name in SETS)  # type: ignore[operator]  # The paper has both.
+        difference = difference_over_sets(records, KEY, "LP", rival, SETS)
         text = f"LP is above {rival} (paper {theirs:+.1f} on average)."
         claims.append(Claim.that_first_is_better(text, "LP", rival, difference, ", over data sets and seeds"))
     for key, where in ((KEY, ""), (TUNED, ", threshold tuned on validation")):
@@ -125,8 +123,6 @@ def _draw(records: Sequence[Record]) -> Figure:
     for ax, (name, title) in zip(axes, SETS.items(), strict=True):
         for index, method in enumerate(methods):
             values = [100 * value for value in values_of(records, KEY, set=name, method=method)]
-            if not values:
-                continue
             spread = stdev(values) if len(values) > 1 else 0.0
             ax.bar(index, fmean(values), 0.7, yerr=spread, color=COLOURS[index], capsize=2, label=method)
             theirs = _paper(name, method)

@@ -46,6 +46,11 @@ class Journal:
     def __len__(self) -> int:
         return len(self._records)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of all runs, each counted once, however many stages of the experiment use it."""
+        return sum(record["seconds"] for record in self._records.values())
+
     def find(self, cell: Cell) -> Record | None:
         """Return the record of a cell, or None if it has not been run."""
         return self._records.get(_key(cell))

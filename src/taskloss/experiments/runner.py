@@ -46,8 +46,6 @@ class Runner:
 
     def __init__(self, journal: Journal, files: Files, *, jobs: int, show: Show) -> None:
         self._journal, self.files, self._jobs, self.show = journal, files, jobs, show
-        self.seconds = 0.0
-        """Seconds of all runs so far, those of earlier sessions included, in one process."""
 
     def run(self, stage: str, function: Run, cells: Sequence[Cell]) -> list[Record]:
         """Return the record of each cell, in order, and run ``function`` on those that have none.
@@ -58,9 +56,7 @@ class Runner:
         todo = [cell for cell in cells if self._journal.find(cell) is None]
         if todo:
             self._run(stage, function, todo, len(cells))
-        records = [{**cell, **(self._journal.find(cell) or {})} for cell in cells]
-        self.seconds += sum(record["seconds"] for record in records)
-        return records
+        return [{**cell, **(self._journal.find(cell) or {})} for cell in cells]
 
     def _run(self, stage: str, function: Run, todo: Sequence[Cell], total: int) -> None:
         jobs, start = min(self._jobs, len(todo)), time.perf_counter()
