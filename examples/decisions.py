@@ -1,4 +1,4 @@
-"""Learn costs for decisions by four losses: same network, same data; how much do the routes cost that it leads to?
+"""Learn costs for decisions by four losses: the same network, the same data, and what the routes cost that it leads to.
 
     python examples/decisions.py
 
