@@ -281,3 +281,33 @@ def test_times_in_turn_on_one_thread():
     assert min(times) > 0.0
     assert set(counts) == {1}
     assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("name", ["path", "knapsack", "terrain"])
+def test_losses_of_pyepo_and_ours_are_the_same(name):
+    """The regret is that of PyEPO, and so are the gradients of the losses that need no noise."""
+    pyepo = pytest.importorskip("pyepo", reason="PyEPO is not installed: pip install 'taskloss[peers]'")
+    from benchmarks import pyepo_tables as tables
+
+    problem = tables.make_problem(name, 0)
+    problem = problem._replace(inputs=problem.inputs[:60], costs=problem.costs[:60], training=20)
+    network = problem.make_network()
+    data, costs = torch.utils.data, problem.costs[problem.training :]
+    best = problem.solve(costs)
+    values = (costs * best).sum(1, keepdim=True)
+    loader = data.DataLoader(data.TensorDataset(problem.inputs[problem.training :], costs, best, values), batch_size=40)
+    expected = 100 * pyepo.metric.regret(network, tables.make_model(problem), loader)
+    assert problem.test_regret(network) == pytest.approx(expected, rel=1e-5)
+    predicted = network(problem.inputs[problem.training :]).detach().requires_grad_()
+    batch = len(predicted)
+    for theirs, ours, settings in (
+        ("SPO+", "SPO+", {}),
+        ("PG, two sides", "direct, central", {"step": 2.0, "epsilon": 2.0}),
+        ("DBB", "direct, negative", {"lambd": 2.0 * batch, "epsilon": 2.0}),
+        ("NID", "NID", {}),
+    ):
+        gradients = [
+            torch.autograd.grad(make(method, problem, settings, 0)(predicted, costs, best, values), predicted)[0]
+            for make, method in ((tables.make_theirs, theirs), (tables.make_ours, ours))
+        ]
+        torch.testing.assert_close(*gradients, msg=f"{theirs} of {name}")

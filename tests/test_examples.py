@@ -41,19 +41,19 @@ def test_shortest_path():
     assert optimal[-1] > 0.7
 
 
-def test_matching():
-    correct = [float(value) for value in re.findall(r"correct points (\d\.\d+)", run("matching.py", "--epochs", "5"))]
-    assert len(correct) == 6
-    assert correct[0] < 0.2
-    assert correct[-1] > 0.9
+def test_decisions():
+    output = run("decisions.py", "--epochs", "20")
+    excess = dict(re.findall(r"^(.*\S) +routes of new days cost +(\d+\.\d+)%", output, re.MULTILINE))
+    assert list(excess) == ["squared error", "SPO+", "smoothed linear program", "direct loss"]
+    assert float(excess.pop("squared error")) > 5.0
+    assert max(map(float, excess.values())) < 4.5
 
 
-def test_path_costs():
-    output = run("path_costs.py", "--steps", "100")
-    assert "active_set: 0\n" in output
-    excess = [float(value) for value in re.findall(r"cost (\d+\.\d+)% more", output)]
-    assert excess[0] > 20.0
-    assert excess[-1] < 2.0
+def test_predicted_weights():
+    output = run("predicted_weights.py", "--seeds", "1", "--days", "1000", "--steps", "200")
+    regret = dict(re.findall(r"^(.*\S) +(\d+\.\d+) +\d+\.\d+   ", output, re.MULTILINE))
+    assert len(regret) == 6
+    assert float(regret["direct loss, central"]) < float(regret["squared error"]) - 0.5
 
 
 def test_boosting():
@@ -90,9 +90,9 @@ def test_two_processes_train_the_network_of_one(framework, name, launcher, optio
 def test_all_examples_are_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "boosting.py",
+        "decisions.py",
         "image_retrieval.py",
-        "matching.py",
-        "path_costs.py",
+        "predicted_weights.py",
         "quickstart.py",
         "reranking.py",
         "shortest_path.py",
