@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 BASELINE, CONTENDER = "cross-entropy", "direct"
-"""Labels of the two methods that the verdict of a comparison is about; every comparison has them."""
+"""Labels of the two methods that every comparison has."""
+DEFAULT = BASELINE
+"""Label of the method that a comparison recommends unless another one is better."""
 BOOSTING_ROUNDS, BOOSTING_PATIENCE, BOOSTING_WARM_UP = 500, 50, 50
 """Most trees, trees without improvement before stopping, and trees before the direct gradient begins."""
 

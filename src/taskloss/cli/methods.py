@@ -11,7 +11,7 @@ import numpy as np
 from taskloss.cli import boosting
 from taskloss.cli.errors import usage_error
 from taskloss.cli.method_result import MethodResult
-from taskloss.cli.method_table import ALL_METHODS, BASELINE, BOOSTING_METHODS, CONTENDER, DIRECT_LIGHTGBM
+from taskloss.cli.method_table import ALL_METHODS, BASELINE, BOOSTING_METHODS, CONTENDER, DIRECT_LIGHTGBM, LIGHTGBM
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
 from taskloss.cli.time_left import TrainingClock
@@ -84,6 +84,13 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
         for name, info in ALL_METHODS.items()
         if name in wanted or info.label in (BASELINE, CONTENDER)
     }
+
+
+def why_left_out(text: str | None) -> dict[str, str]:
+    """Return the reason for each method, by label, that :func:`choose_methods` leaves out of all that apply."""
+    if text is not None or boosting.is_installed():
+        return {}
+    return {ALL_METHODS[LIGHTGBM].label: "it is not installed: pip install 'taskloss[boosting]'"}
 
 
 def _applicable(metric: Metric, *, queries: bool) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
+from taskloss.cli.bundled import resolve_data
 from taskloss.cli.errors import check_new, check_readable, exit_on_error, usage_error, warnings_as_messages
 from taskloss.cli.method_table import NETWORK_METHODS
 from taskloss.cli.model_files import CHECKPOINT, FACTS
@@ -57,6 +58,7 @@ def train(
         method = method.replace("-", "_")
         if method not in NETWORK_METHODS:
             raise usage_error(f"--method {method!r} is not known; expected one of {', '.join(NETWORK_METHODS)}")
+        data = resolve_data(data)
         check_readable(data)
         if not (resume and (output / CHECKPOINT).exists()):
             check_new(output / FACTS, force=force)
