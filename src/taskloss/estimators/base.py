@@ -21,7 +21,7 @@ from taskloss import _checks
 from taskloss._warn import warn_caller
 from taskloss.estimators import files
 from taskloss.estimators.batch_size import choose_batch_size
-from taskloss.estimators.blend import Blend, Part
+from taskloss.estimators.blend import Blend, Part, table_tensor
 from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
@@ -210,7 +210,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
                 jobs=1 if self.n_jobs is None else min(effective_n_jobs(self.n_jobs), self.members),
                 threads=self.threads,
             )
-            inputs = data._replace(features=torch.from_numpy(samples.table)) if method == LIGHTGBM else data
+            inputs = data._replace(features=table_tensor(samples.table)) if method == LIGHTGBM else data
             part, scores, known = self._fit_part(plan, inputs)
             parts.append(part)
             held_out.append(scores)
@@ -252,8 +252,8 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         )
         if now != before:
             raise ValueError(
-                "warm_start=True continues from the last fit, but the methods or the number of members, columns or classes have "
-                "changed; set warm_start=False to start anew"
+                "warm_start=True continues from the last fit, but one of these has changed: the methods, the number of members, "
+                "of columns or of classes; set warm_start=False to start anew"
             )
         nets = {method: [member.net for member in members] for method, members in parts.items()}
         # Trees are grown anew.

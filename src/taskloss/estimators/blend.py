@@ -47,11 +47,16 @@ class Part:
 
     def scores(self, features: Tensor, table: np.ndarray) -> np.ndarray:
         """Return the scores of the ensemble, from the features of the networks and the table itself, which trees read."""
-        return self.ensemble.scores(torch.from_numpy(table) if self.problem.method == LIGHTGBM else features)
+        return self.ensemble.scores(table_tensor(table) if self.problem.method == LIGHTGBM else features)
 
     def standardize(self, scores: np.ndarray) -> np.ndarray:
         """Return scores of the ensemble, or held-out ones of its members, in the units of a blend."""
         return (_comparable(self.logits, scores) - self.location.numpy()) / self.scale.numpy()
+
+
+def table_tensor(table: np.ndarray) -> Tensor:
+    """Return a table as a tensor; torch warns of arrays that are read-only, so these are copied."""
+    return torch.from_numpy(np.require(table, requirements="W"))
 
 
 def _comparable(logits: VectorScaling | None, scores: np.ndarray) -> np.ndarray:

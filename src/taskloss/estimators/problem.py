@@ -74,7 +74,7 @@ class Problem:
         labels, of classes and of single points of a curve. Metrics that every pair of samples affects need no warm-up.
         """
         without_plateaus = (ConvexRankingTask, tasks.ROCAUC, tasks.PartialAUC, tasks.GradedNDCG)
-        return self.method != "cross_entropy" and not isinstance(self.task, without_plateaus)
+        return self.method not in MEANS_OF_SAMPLES and not isinstance(self.task, without_plateaus)
 
     @property
     def takes_weights(self) -> bool:

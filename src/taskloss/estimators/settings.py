@@ -26,9 +26,9 @@ class EstimatorSettings:
         metric: the task to train on, or its registered name.
         method: how to train. A loss for networks: ``"cross_entropy"``, ``"direct"`` (with the default update of the metric),
             ``"direct_positive"``, ``"direct_negative"``, ``"direct_central"``, ``"hinge"`` or ``"lp"`` (the metrics that
-            :mod:`taskloss.lp` has a loss for); ``"lightgbm"``: gradient-boosted trees instead of networks; several of these,
-            such as ``("direct", "lightgbm")``: their blend; ``"auto"``: the blend of cross-entropy, direct, hinge and LightGBM, without
-            those that do not apply (see ``left_out_``).
+            :mod:`taskloss.lp` has a loss for). ``"lightgbm"``: gradient-boosted trees instead of networks. Several of these,
+            such as ``("direct", "lightgbm")``: their blend. ``"auto"``: the blend of cross-entropy, direct, hinge and LightGBM,
+            without those that do not apply (see ``left_out_``).
         hidden: widths of the hidden layers.
         module: ``module(n_features, n_outputs)`` builds your own network instead, ``(n, n_features) -> (n, n_outputs)``.
         epsilon: weight of the task loss in the direct losses; larger is smoother.
