@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from taskloss import lp
@@ -20,6 +21,7 @@ from taskloss.kernels.items import weigh_items
 from taskloss.kernels.sort import MANY_SAMPLES
 from taskloss.tasks.registry import registered
 from taskloss.tasks.task import Task
+from taskloss.trees import Forest
 
 TARGET_DTYPES = (torch.bool, torch.int64, torch.float32)
 """Types of 0/1 targets; each has machine code of its own."""
@@ -35,7 +37,7 @@ class Compiled(NamedTuple):
 
 
 def compile_kernels(on_progress: Callable[[float, str], None] | None = None) -> Compiled:
-    """Compile the kernels of all registered tasks and of linear programs, and keep them on disk.
+    """Compile the kernels of all registered tasks, of linear programs and of trees, and keep them on disk.
 
     The machine code lies beside the package, or in ``NUMBA_CACHE_DIR`` if that is set. It is valid for this version of taskloss
     and of numba, and for processors like this one. Types of data that are rarely used are still compiled when they come.
@@ -45,7 +47,7 @@ def compile_kernels(on_progress: Callable[[float, str], None] | None = None) -> 
     """
     kernels, seconds = compilation.kernels, compilation.seconds
     announced, compilation.announced = compilation.announced, True
-    steps = [*_task_steps(), *_program_steps()]
+    steps = [*_task_steps(), *_program_steps(), ("trees", _run_trees)]
     try:
         for done, (name, step) in enumerate(steps):
             if on_progress is not None:
@@ -113,3 +115,17 @@ def _run_programs() -> None:
     lp.solve(-unique, A_ub=-matrix.detach(), b_ub=one, lower=0.0)
     for method in ("augmented_lagrangian", "penalty"):
         lp.solve(unique, A_eq=matrix.detach(), b_eq=one, lower=0.0, method=method)
+
+
+def _run_trees() -> None:
+    """Evaluate one tree that is a leaf."""
+    empty: dict[str, Any] = {
+        "feature": np.empty(0, np.int32),
+        "threshold": np.empty(0, np.float64),
+        "zero_left": np.empty(0, np.uint8),
+        "nan_left": np.empty(0, np.uint8),
+        "children": np.empty((0, 2), np.int32),
+        "category_bytes": np.empty(0, np.int32),
+        "categories": np.empty(0, np.uint8),
+    }
+    Forest(features=1, splits=np.zeros((1, 1), np.int64), leaf_value=np.ones(1), **empty).raw_scores(np.zeros((1, 1)))

@@ -159,7 +159,10 @@ def test_gains_over_the_baseline_over_trees_and_of_the_contender():
     assert "LightGBM was not compared, so how it does on these data is not known." in summary.remark
     best_trees = comparison([0.5, 0.51, 0.5], [0.6, 0.63, 0.61], LightGBM=[0.9, 0.92, 0.9])
     summary = summarize(replace(best_trees, trees="LightGBM", train_commands=COMMANDS))
-    assert [(gain.method, gain.reference) for gain in summary.gains] == [("LightGBM", "cross-entropy"), ("direct", "cross-entropy")]
+    assert [(gain.method, gain.reference) for gain in summary.gains] == [
+        ("LightGBM", "cross-entropy"),
+        ("direct", "cross-entropy"),
+    ]
 
 
 def test_more_splits_are_advised_where_they_are_few():

@@ -14,7 +14,7 @@ import typer
 from taskloss.cli import options
 from taskloss.cli.bundled import find_bundled
 from taskloss.cli.errors import check_new, check_readable, exit_on_error
-from taskloss.cli.method_table import ALL_METHODS, BASELINE, CONTENDER, DEFAULT, LIGHTGBM, NETWORK_METHODS
+from taskloss.cli.method_table import ALL_METHODS, BASELINE, CONTENDER, DEFAULT, ESTIMATOR_METHODS, LIGHTGBM
 from taskloss.cli.progress import progress_bar
 from taskloss.cli.provenance import command_line, resume_hint, train_command, versions
 from taskloss.cli.report import PAGE, RESULTS, UNFINISHED
@@ -182,7 +182,7 @@ def _train_commands(context: typer.Context, argument: Path, samples: TableSample
     return {
         label: train_command(context, method.name, **changes)
         for label, method in plan.methods.items()
-        if method.name in NETWORK_METHODS
+        if method.name in ESTIMATOR_METHODS
     }
 
 

@@ -11,7 +11,6 @@ import typer
 
 import taskloss
 
-
 NOT_RECORDED = frozenset({"output", "cache", "resume", "force", "jobs", "as_json", "list_all"})
 """Parameters that do not change the results."""
 OF_COMPARISONS = frozenset({"splits", "methods", "seed"})

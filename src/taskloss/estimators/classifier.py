@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from taskloss._storage import tensors_under
 from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
 from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric
+from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.scoring import TaskScorer
 from taskloss.estimators.weights import class_weights, count_rows, read_weights, refuse_class_weight
@@ -35,9 +36,10 @@ THRESHOLDS = ("metric", "probability")
 class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     """A classifier that is trained on the metric you report.
 
-    It is an ensemble of small networks. Each is trained full batch on one part of the samples and stopped by the exact metric on
-    the rest. The held-out scores of all parts choose the threshold of ``predict`` and calibrate ``predict_proba``. With several
-    classes or labels, each has its own column of scores, and the metric is the mean over the columns.
+    By default it is a blend of small networks, trained by cross-entropy, by the direct loss and by the hinge of the metric, with
+    gradient-boosted trees. Each member is trained on one part of the samples and stopped by the exact metric on the rest. The
+    held-out scores choose the threshold of ``predict`` and calibrate ``predict_proba``. With several classes or labels, each has
+    its own column of scores, and the metric is the mean over the columns.
 
     Args:
         metric: a task or its registered name: ``"average_precision"``, ``"f_score"``, ``taskloss.PrecisionAtRecall(0.9)``.
@@ -48,7 +50,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             and 1, False and True; of other classes it is the rarer one if its share is below 40%, else the last one in sorted
             order, which a warning says.
         class_weight: weights of the classes, a dictionary or ``"balanced"`` as in scikit-learn, where the loss is a mean over
-            samples: ``method="cross_entropy"`` or a metric of classes. The other metrics themselves say what each class is worth.
+            samples: ``method="cross_entropy"``, ``"lightgbm"`` or a metric of classes. The other metrics themselves say what each
+            class is worth, so ``method="auto"`` leaves out the losses of such a metric.
 
     :class:`~taskloss.estimators.EstimatorSettings` describes the other arguments.
 
@@ -58,6 +61,7 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             scikit-learn, so scores above zero mean ``classes_[1]``, whichever class is positive.
         threshold_: the best threshold of the scores for the metric (two classes: a float, for scores of the positive class;
             labels: one per label); it is the zero of ``decision_function``.
+        left_out_: the reason for each method that ``"auto"`` left out, a dictionary.
         history_: losses and metrics of each member.
         n_iter_: largest number of steps that a member took.
 
@@ -82,15 +86,16 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on the rows of X, dense or sparse, and classes y of shape ``(n,)`` or 0/1 labels of shape ``(n, C)``.
 
-        ``sample_weight`` has any weights where the loss is a mean over samples (``method="cross_entropy"`` or a metric of
-        classes). The other metrics belong to the whole list: they take whole numbers, which count a row several times.
+        ``sample_weight`` has any weights where the loss is a mean over samples (``method="cross_entropy"``, ``"lightgbm"`` or a
+        metric of classes). The other metrics belong to the whole list: they take whole numbers, which count a row several times.
+        ``method="auto"`` leaves out the losses that the weights do not suit.
         """
         _checks.check_choice("threshold", self.threshold, THRESHOLDS)
         table, y = self._read_table(X, y, fitting=True, multi_output=True)
         weights = read_weights(sample_weight, table)
         if weights is not None:
             table, y, weights = table[weights > 0], y[weights > 0], weights[weights > 0]
-        task = as_task(self.metric)
+        task, methods = as_task(self.metric), self._choose_methods()
         labels = self._read_target(y, task)
         problem = self._problem(task)
         target = torch.from_numpy(labels[:, self._positive_column(problem)].copy() if problem.outputs is None else labels)
@@ -98,13 +103,11 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             target = target.argmax(1)
         strata, counts = _strata(labels), labels.sum(0)
         most_folds = int(np.minimum(counts, len(labels) - counts).max())
-        weights = self._with_class_weights(weights, y, problem)
+        methods, weights, rows = self._weigh(weights, y, problem, methods)
         samples = FitData(table, target, weights=weights)
-        if weights is not None and not problem.takes_weights:
-            # The metric counts rows, so a row with weight 2 becomes two.
-            rows = np.repeat(np.arange(len(table)), count_rows(weights, task))
+        if rows is not None:
             samples, labels = FitData(table[rows], target[rows], units=rows), labels[rows]
-        scores, known = self._fit_ensemble(problem, samples, strata, most_folds)
+        scores, known = self._fit_ensemble(problem, methods, samples, strata, most_folds)
         self._choose_decisions(
             self._one_score(scores)[known], labels[known], None if samples.weights is None else samples.weights[known]
         )
@@ -174,16 +177,31 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             self._refuse_pos_label()
         return np.eye(len(classes), dtype=np.int64)[index]
 
-    def _with_class_weights(self, weights: np.ndarray | None, y: np.ndarray, problem: Problem) -> np.ndarray | None:
-        """Return the weights of the samples times those of their classes."""
+    def _weigh(
+        self, weights: np.ndarray | None, y: np.ndarray, problem: Problem, methods: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], np.ndarray | None, np.ndarray | None]:
+        """Apply the weights of samples and classes.
+
+        Returns:
+            The methods that these weights suit, the weight of each sample, and the rows to train on where the metric counts rows,
+            so that a row with weight 2 becomes two.
+        """
         if self.class_weight is not None and self.kind_ == "labels":
             raise ValueError("class_weight is for classes, of which each sample has one, and y holds labels; leave it out")
         of_classes = class_weights(self.class_weight, y)
-        if of_classes is None:
-            return weights
-        if not problem.takes_weights:
-            refuse_class_weight(problem.task)
-        return of_classes if weights is None else weights * of_classes
+        if of_classes is not None:
+            weights = of_classes if weights is None else weights * of_classes
+        strict = [method for method in methods if not replace(problem, method=method).takes_weights]
+        if weights is None or not strict:
+            return methods, weights, None
+        try:
+            if of_classes is not None:
+                refuse_class_weight(problem.task)
+            return methods, None, np.repeat(np.arange(len(weights)), count_rows(weights, problem.task))
+        except ValueError as error:
+            if self.method != AUTO:
+                raise
+            return self._leave_out(methods, strict, str(error)), weights, None
 
     def _refuse_pos_label(self) -> None:
         if self.pos_label is not None:
@@ -206,8 +224,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             raise ValueError(f"the metric {type(task).__name__} does not apply to {target}; use {use}")
         outputs = len(self.classes_)
         if self.kind_ == "two" and task.target_kind != "class":
-            return Problem(task, self.method, self.epsilon)
-        return Problem(task, self.method, self.epsilon, outputs, exclusive=self.kind_ != "labels")
+            return Problem(task, AUTO, self.epsilon)
+        return Problem(task, AUTO, self.epsilon, outputs, exclusive=self.kind_ != "labels")
 
     def _one_score(self, scores: np.ndarray) -> np.ndarray:
         """Return one score per sample for two classes, the difference where each class has a score; else ``scores``."""

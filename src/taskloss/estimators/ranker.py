@@ -10,6 +10,7 @@ import torch
 from sklearn.utils import column_or_1d
 
 from taskloss.estimators.base import FitData, TaskLossEstimator
+from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.weights import query_weights
 from taskloss.tasks import NDCG, GradedNDCG, Task
@@ -54,7 +55,7 @@ class TaskLossRanker(TaskLossEstimator):
         relevance = column_or_1d(y, warn=True).astype(np.float64)
         task = self._task(relevance)
         query = self._read_queries(groups, qid, len(relevance))
-        problem = Problem(task, self.method, self.epsilon)
+        problem = Problem(task, AUTO, self.epsilon)
         weights = query_weights(sample_weight, table, query, task)
         if weights is not None and query is not None:
             kept = weights > 0
@@ -73,7 +74,8 @@ class TaskLossRanker(TaskLossEstimator):
                 f"no ranking can be learned: y is {relevance[0]:g} in all rows of "
                 f"{'a list' if query is None else 'every query'}; each needs more and less relevant rows"
             )
-        self._fit_ensemble(problem, FitData(table, target, query, weights, units=query), strata, most_folds)
+        samples = FitData(table, target, query, weights, units=query)
+        self._fit_ensemble(problem, self._choose_methods(), samples, strata, most_folds)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
