@@ -37,9 +37,17 @@ class Contrast:
     """Number of splits on which the method is strictly ahead."""
 
     @property
-    def sign(self) -> int:
-        """1 or -1 if zero is outside the interval, 0 if it is inside."""
-        return 1 if self.interval[0] > 0 else -1 if self.interval[1] < 0 else 0
+    def is_clear(self) -> bool:
+        """Whether zero is outside the interval."""
+        return self.interval[0] > 0 or self.interval[1] < 0
+
+    @property
+    def finding(self) -> str:
+        """What the splits say, in words: ``"clearly"`` if zero is outside the interval, ``"probably"`` beyond one standard error."""
+        word = "better" if self.mean > 0 else "worse"
+        if self.is_clear:
+            return f"clearly {word}" if len(self.differences) >= ENOUGH_SPLITS else f"{word}, but on few splits"
+        return f"probably {word}" if abs(self.mean) > self.error else "no clear difference"
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ def summarize(comparison: Comparison) -> Summary:
         spreads={method: float(values.std(ddof=1)) for method, values in scores.items()},
         contrasts=contrasts,
         recommended=recommended,
-        outcome="clear" if recommended in contrasts and contrasts[recommended].sign > 0 else "unclear",
+        outcome="clear" if recommended in contrasts and contrasts[recommended].interval[0] > 0 else "unclear",
         verdict=f"{_say_what(comparison, means, recommended)} {_say_how_sure(to_others)}",
         gains=gains,
         remark=" ".join(_remarks(comparison, means, recommended, to_others, gains)),
@@ -165,15 +173,9 @@ def _recommend(comparison: Comparison, means: dict[str, float], contrast: Callab
 
 def _gain(method: str, reference: str, contrast: Contrast, *, alone: bool) -> Gain:
     low, high = contrast.interval
-    few = len(contrast.differences) < ENOUGH_SPLITS
-    finding = {1: "better", -1: "worse", 0: "no clear difference"}[contrast.sign]
-    if not any(contrast.differences):
-        finding = "no difference"
-    elif contrast.sign:
-        finding = f"{finding}, but on few splits" if few else f"clearly {finding}"
     sentence = (
         f"{method}{' alone' if alone else ''} against {reference}: {as_points(contrast.mean)} "
-        f"({as_points(low)} to {as_points(high)}), {finding}"
+        f"({as_points(low)} to {as_points(high)}), {contrast.finding}"
     )
     return Gain(method, reference, contrast, sentence)
 
@@ -191,14 +193,16 @@ def _say_what(comparison: Comparison, means: dict[str, float], recommended: str)
 
 def _say_how_sure(to_others: dict[str, Contrast]) -> str:
     """Return a sentence that says which methods the recommended one is better than, and from which it cannot be told."""
+    by_finding: dict[str, list[str]] = {}
+    for method, contrast in to_others.items():
+        by_finding.setdefault(contrast.finding.partition(",")[0], []).append(method)
+    order = ("clearly better", "better", "probably better", "no clear difference", "probably worse", "worse", "clearly worse")
+    parts = []
+    for finding in order:
+        if finding in by_finding:
+            words = f"is {finding} than" if finding != "no clear difference" else "cannot be told from"
+            parts.append(f"it {words} {_list(by_finding[finding])}")
     splits = len(next(iter(to_others.values())).differences)
-    by_sign = {sign: [method for method, contrast in to_others.items() if contrast.sign == sign] for sign in (1, -1, 0)}
-    clearly = "clearly " if splits >= ENOUGH_SPLITS else ""
-    parts = [
-        f"it is {clearly}{word} than {_list(by_sign[sign])}" for sign, word in ((1, "better"), (-1, "worse")) if by_sign[sign]
-    ]
-    if by_sign[0]:
-        parts.append(f"it cannot be told from {_list(by_sign[0])}")
     return f"How sure is that? By {splits} splits, {', and '.join(parts)}."
 
 
@@ -219,7 +223,7 @@ def _remarks(
     if comparison.trees and comparison.trees not in comparison.methods:
         remarks.append(f"{comparison.trees} was not compared, so how it does on these data is not known.")
     splits = len(comparison.seeds())
-    if splits < MANY_SPLITS and any(gain.contrast.sign == 0 for gain in gains):
+    if splits < MANY_SPLITS and not all(gain.contrast.is_clear for gain in gains):
         remarks.append(f"With {splits} splits the intervals are wide: --splits {MANY_SPLITS} tells more.")
     return remarks
 
