@@ -4,6 +4,10 @@ Every sample was held out by a member of each ensemble, so each ensemble has a h
 deviation standardize the scores of the ensemble before the scores are averaged; scores of the training samples would not do,
 because trees spread those much wider than scores of new samples. The mean of the held-out scores then chooses thresholds and
 calibrates probabilities for the blend as it does for one ensemble.
+
+Networks and trees count for one half each: networks that were trained with different losses err alike, so three of them are worth
+less than three votes. No weights or parts are chosen by the held-out metric: on our tables every such choice was behind in the
+mean or on single tables (docs/estimators.md).
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ def _comparable(logits: VectorScaling | None, scores: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Blend:
-    """One ensemble as it is, or the mean of several."""
+    """One ensemble as it is, or the mean of the networks' ensembles and that of the trees, one half each."""
 
     parts: tuple[Part, ...]
 
@@ -82,4 +86,7 @@ class Blend:
         """Return the blend of the scores of each part; one part's are left as they are."""
         if len(self.parts) == 1:
             return scores[0]
-        return np.mean([part.standardize(each) for part, each in zip(self.parts, scores, strict=True)], axis=0)
+        standardized = np.stack([part.standardize(each) for part, each in zip(self.parts, scores, strict=True)])
+        trees = np.array([part.problem.method == LIGHTGBM for part in self.parts])
+        families = [standardized[family].mean(0) for family in (~trees, trees) if family.any()]
+        return np.mean(families, axis=0)

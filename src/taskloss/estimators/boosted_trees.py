@@ -19,8 +19,18 @@ from taskloss.estimators.problem import Problem
 from taskloss.training import Progress, TrainingData, TrainingResult, TrainingSettings, is_better
 from taskloss.trees import Forest
 
-SETTINGS = {"learning_rate": 0.1, "num_leaves": 7, "min_data_in_leaf": 10}
-"""Settings of the trees that differ from LightGBM's, or might."""
+SETTINGS = {
+    "learning_rate": 0.05,
+    "num_leaves": 7,
+    "min_data_in_leaf": 10,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.8,
+}
+"""Settings of the trees that differ from LightGBM's. Small random trees lose little where rows are many and are far better where
+positives are rare or labels are wrong."""
+ROUNDS_PER_STEP = 3
+"""A round of small trees changes the scores less than a step of a network, so there may be more of them."""
 PATIENCE = 50
 """Rounds without a better metric before the end, or the patience of the networks if that is shorter."""
 LEAST_ROUNDS = 20
@@ -63,9 +73,9 @@ def grow_trees(
     losses: list[float] = []
     metrics: list[float] = []
     best, patience = 0, min(settings.patience, PATIENCE)
-    window = min(settings.smoothing, settings.iterations)
-    least = min(LEAST_ROUNDS, settings.iterations)
-    while len(metrics) < settings.iterations and (best == 0 or len(metrics) - best < patience):
+    most = ROUNDS_PER_STEP * settings.iterations
+    window, least = min(settings.smoothing, most), min(LEAST_ROUNDS, most)
+    while len(metrics) < most and (best == 0 or len(metrics) - best < patience):
         finished = [booster.update() for booster in boosters]
         if all(finished) and metrics:  # None finds a split any more.
             break
