@@ -120,14 +120,11 @@ def _save(
     estimator: Any, samples: TableSamples, metric: Metric, method: str, seed: int, missing: tuple[str, ...], output: Path
 ) -> dict[str, Any]:
     """Write the model to a folder and return a summary of its training."""
-    import numpy as np
-
     from taskloss.cli.models import Facts, Model
     from taskloss.cli.training_sketch import TrainingSketch
 
     labels = samples.labels
-    metrics = [result.best_metric for result in estimator.history_]
-    held_out = float(np.mean(metrics)) if estimator.holds_out_ else None
+    held_out = estimator.held_out_metric()
     facts = Facts(
         metric=metric.text,
         method=method,
@@ -151,7 +148,7 @@ def _save(
         "metric": metric.text,
         "method": method,
         "held_out": held_out,
-        "members": len(metrics),
+        "members": len(estimator.history_),
         "samples": samples.card.samples,
         "positives": samples.card.positives,
         "target": samples.target_name,
@@ -179,8 +176,8 @@ def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_
         typer.echo("Nothing was held out, because a class has too few samples: there is no figure that tells about new rows")
     else:
         typer.echo(
-            f"Held-out {metric.label}: {100 * summary['held_out']:.2f}%, the mean of {summary['members']} members, each on the "
-            "fold that stopped its training (a little optimistic)"
+            f"Held-out {metric.label}: {100 * summary['held_out']:.2f}%. Each row was scored by the members that did not train "
+            "on it; it stopped their training, so this is a little optimistic"
         )
     typer.echo(f"Model:   {summary['model']}")
     typer.echo(f"Predict: taskloss predict {shlex.quote(summary['model'])} NEW_DATA")

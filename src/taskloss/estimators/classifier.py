@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
@@ -22,6 +23,7 @@ from taskloss._storage import tensors_under
 from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
 from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric
+from taskloss.estimators.ensemble import deal_folds
 from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.scoring import TaskScorer
@@ -30,6 +32,33 @@ from taskloss.tasks import Task
 from taskloss.tasks.registry import as_task
 
 THRESHOLDS = ("metric", "probability")
+NESTED_PARTS = 5
+"""Number of parts of the held-out samples; the decisions about each part are chosen on the others."""
+
+
+class HeldOut(NamedTuple):
+    """The training samples that some member held out."""
+
+    scores: np.ndarray
+    """Scores by the members that did not train on the sample, in the shape of the scores of new samples."""
+    labels: np.ndarray
+    """0/1, one column per class or label."""
+    weights: np.ndarray | None
+
+
+class _Decided(NamedTuple):
+    """Decisions that were made already, in the form of an estimator that a scorer can ask for them."""
+
+    decision: np.ndarray
+    predicted: np.ndarray
+    classes_: np.ndarray
+    pos_label_: Any
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        return self.decision
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.predicted
 
 
 @dataclass(eq=False, repr=False)
@@ -108,10 +137,33 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         if rows is not None:
             samples, labels = FitData(table[rows], target[rows], units=rows), labels[rows]
         scores, known = self._fit_ensemble(problem, methods, samples, strata, most_folds)
-        self._choose_decisions(
-            self._one_score(scores)[known], labels[known], None if samples.weights is None else samples.weights[known]
-        )
+        weights = None if samples.weights is None else samples.weights[known]
+        self.held_out_ = HeldOut(self._one_score(scores)[known], labels[known], weights)
+        self._choose_decisions(*self.held_out_)
         return self
+
+    def held_out_metric(self) -> float | None:
+        """Return the exact metric of the training samples, each scored by the members that did not train on it.
+
+        The thresholds, the offsets of the classes and the calibration that decide about a sample are chosen on other samples, in
+        ``NESTED_PARTS`` turns. The value is still a little optimistic, because the same samples stopped the training, and a
+        little pessimistic, because single members predict each sample, and not the whole ensemble. It is None if no samples were
+        held out, or if the classifier was read from a file.
+        """
+        check_is_fitted(self)
+        if not getattr(self, "holds_out_", False):
+            return None
+        scores, labels, weights = self.held_out_
+        part = deal_folds(_strata(labels), NESTED_PARTS, np.random.default_rng(0))
+        decision = np.empty(scores.shape)
+        for index in np.unique(part):
+            rest, own = part != index, part == index
+            nested = copy.copy(self)
+            nested._choose_decisions(scores[rest], labels[rest], None if weights is None else weights[rest])
+            decision[own] = nested._decide(scores[own])
+        truth = labels if self.kind_ == "labels" else self.classes_[labels.argmax(1)]
+        judged = _Decided(decision, self._predicted(decision), self.classes_, getattr(self, "pos_label_", None))
+        return TaskScorer(self.problem_.task)(judged, decision, truth, weights if self.problem_.chooses_class else None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the exact metric that the classifier was trained on, not the accuracy; higher is better.
@@ -129,16 +181,22 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         of labels, those with scores above zero. The scores of several classes are log-probabilities if they are trained by
         cross-entropy or a task on classes (plus the offsets of a metric of decisions); else each column is trained by itself.
         """
-        scores = self._one_score(self._scores(X))
+        return self._decide(self._one_score(self._scores(X)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return classes ``(n,)`` or 0/1 labels ``(n, C)``, by the rule of ``threshold``."""
+        return self._predicted(self.decision_function(X))
+
+    def _decide(self, scores: np.ndarray) -> np.ndarray:
+        """Return the decision function of samples with these scores."""
         if self.kind_ == "classes":
             logits = self.calibration_[0].logits(scores)
             return (log_softmax(logits, axis=1) if self.problem_.compares_classes else logits) + self.offsets_
         decision = self._calibrate(scores, BrokenLine.logits) if self.threshold == "probability" else scores - self.threshold_
         return -decision if self.kind_ == "two" and self._positive_column(self.problem_) == 0 else decision
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return classes ``(n,)`` or 0/1 labels ``(n, C)``, by the rule of ``threshold``."""
-        decision = self.decision_function(X)
+    def _predicted(self, decision: np.ndarray) -> np.ndarray:
+        """Return the classes or labels that values of the decision function stand for."""
         if self.kind_ == "labels":
             return (decision > 0).astype(np.int64)
         return self.classes_[decision.argmax(1) if self.kind_ == "classes" else (decision > 0).astype(np.int64)]

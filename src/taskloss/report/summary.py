@@ -43,7 +43,7 @@ class Contrast:
 
     @property
     def finding(self) -> str:
-        """What the splits say, in words: ``"clearly"`` if zero is outside the interval, ``"probably"`` beyond one standard error."""
+        """What the splits say: clearly if zero is outside the interval, probably if it is more than one standard error away."""
         word = "better" if self.mean > 0 else "worse"
         if self.is_clear:
             return f"clearly {word}" if len(self.differences) >= ENOUGH_SPLITS else f"{word}, but on few splits"
