@@ -22,7 +22,7 @@ from taskloss._positive import choose_positive
 from taskloss._storage import tensors_under
 from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
-from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric
+from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric, is_thresholded
 from taskloss.estimators.ensemble import deal_folds
 from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
@@ -145,7 +145,7 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     def held_out_metric(self) -> float | None:
         """Return the exact metric of the training samples, each scored by the members that did not train on it.
 
-        The thresholds, the offsets of the classes and the calibration that decide about a sample are chosen on other samples, in
+        Where the metric judges decisions, the threshold or the offsets that decide about a sample are chosen on other samples, in
         ``NESTED_PARTS`` turns. The value is still a little optimistic, because the same samples stopped the training, and a
         little pessimistic, because single members predict each sample, and not the whole ensemble. It is None if no samples were
         held out, or if the classifier was read from a file.
@@ -155,8 +155,9 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             return None
         scores, labels, weights = self.held_out_
         part = deal_folds(_strata(labels), NESTED_PARTS, np.random.default_rng(0))
-        decision = np.empty(scores.shape)
-        for index in np.unique(part):
+        decision = self._decide(scores)
+        # A ranking has no decisions, and thresholds that differ between the parts would disturb it.
+        for index in np.unique(part) if is_thresholded(self.problem_.task) or self.problem_.chooses_class else ():
             rest, own = part != index, part == index
             nested = copy.copy(self)
             nested._choose_decisions(scores[rest], labels[rest], None if weights is None else weights[rest])
