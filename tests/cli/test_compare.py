@@ -46,7 +46,7 @@ def finished(claims, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Pat
 def test_table_shows_the_results(finished):
     text, folder = finished
     record = json.loads((folder / "results.json").read_text())
-    assert list(record["methods"])[:4] == ["cross-entropy", "direct", "direct negative", "hinge"]
+    assert list(record["methods"])[:5] == ["auto", "cross-entropy", "direct", "direct negative", "hinge"]
     rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     for method in record["methods"]:
         mean, spread = record["summary"]["means"][method], record["summary"]["spreads"][method]
@@ -243,13 +243,15 @@ def test_train_command_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_without_lightgbm(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from taskloss.cli import boosting
+    from taskloss.cli import methods
+    from taskloss.estimators import base
 
-    monkeypatch.setattr(boosting, "is_installed", lambda: False)
+    for module in (methods, base):
+        monkeypatch.setattr(module, "lightgbm_is_installed", lambda: False)
     result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
-    assert "LightGBM is left out: it is not installed: pip install" in text
+    assert "LightGBM is left out: it is not installed, and auto goes without it: pip install" in text
     assert "LightGBM was not compared, so how it does on these data is not known." in text
 
 
@@ -292,19 +294,19 @@ def test_boosting_on_the_metric(claims, tmp_path: Path, metric):
 def test_method_that_fails_is_left_out(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from taskloss.cli import methods
 
-    fit = methods._fit_network
+    fit = methods._fit_estimator
 
     def failing(method, *arguments):
         if method.name == "hinge":
             raise ValueError("too large")
         return fit(method, *arguments)
 
-    monkeypatch.setattr(methods, "_fit_network", failing)
+    monkeypatch.setattr(methods, "_fit_estimator", failing)
     result = invoke("compare", claims, "--target", "label", *FEW, "--methods", "hinge", "--output", tmp_path)
     assert result.exit_code == 0, result.output
     assert "hinge is left out: too large" in result.stdout
     assert list(json.loads((tmp_path / "results.json").read_text())["methods"]) == ["cross-entropy", "direct"]
-    monkeypatch.setattr(methods, "_fit_network", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
+    monkeypatch.setattr(methods, "_fit_estimator", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
     result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path, "--force")
     assert result.exit_code == 3
     assert "cross-entropy cannot be trained on these data: no good" in result.stderr

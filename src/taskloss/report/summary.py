@@ -57,7 +57,10 @@ class Gain:
     method: str
     reference: str
     contrast: Contrast
+    label: str
+    """The two methods in words."""
     sentence: str
+    """The gain with its interval, and what it shows."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +176,9 @@ def _recommend(comparison: Comparison, means: dict[str, float], contrast: Callab
 
 def _gain(method: str, reference: str, contrast: Contrast, *, alone: bool) -> Gain:
     low, high = contrast.interval
-    sentence = (
-        f"{method}{' alone' if alone else ''} against {reference}: {as_points(contrast.mean)} "
-        f"({as_points(low)} to {as_points(high)}), {contrast.finding}"
-    )
-    return Gain(method, reference, contrast, sentence)
+    label = f"{method}{' alone' if alone else ''} against {reference}"
+    sentence = f"{label}: {as_points(contrast.mean)} ({as_points(low)} to {as_points(high)}), {contrast.finding}"
+    return Gain(method, reference, contrast, label, sentence)
 
 
 def _say_what(comparison: Comparison, means: dict[str, float], recommended: str) -> str:
