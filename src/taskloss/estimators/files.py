@@ -118,8 +118,11 @@ def _read_member(estimator: Any, problem: Problem, tensors: dict[str, Tensor]) -
     if problem.method == LIGHTGBM:
         one_per_label = problem.outputs is not None and not problem.exclusive
         forests = (tensors_under(tensors, f"forest.{index}") for index in range((problem.outputs or 1) if one_per_label else 1))
-        columns = estimator.features_.varies.size
+        columns, needed = estimator.features_.varies.size, (problem.outputs or 1) if problem.exclusive else 1
         net = Trees(tuple(Forest.from_tensors(forest, features=columns) for forest in forests), problem.outputs)
+        for forest in net.forests:
+            if forest.outputs != needed:
+                raise ValueError(f"the trees have {forest.outputs} scores per row, but {needed} is needed; save the model again")
     else:
         net = ScoreNet(estimator._network_builder(problem)(), problem.outputs)
         net.load_state_dict(tensors_under(tensors, "net"))
