@@ -361,7 +361,7 @@ def test_sample_of_a_large_file(tmp_path: Path):
         (["--metric", "precision_at_k:k=-3"], 2, "precision_at_k:k=-3"),
         (["--metric", "precision_at_k:kk=3"], 2, "Its settings are"),
         (["--metric", "precision_at_k:3"], 2, "expected name=value"),
-        (["--methods", "magic"], 2, "'magic' is not known; expected some of cross_entropy"),
+        (["--methods", "magic"], 2, "'magic' is not known; expected some of auto, cross_entropy"),
         (["--methods", "lp", "--metric", "average_precision"], 2, "method='lp' has no loss for AveragePrecision"),
         (["--methods", "direct_positive", "--metric", "roc_auc"], 2, "for ROC AUC, direct_positive is the same as direct"),
         (["--format", "xls"], 2, "--format 'xls' is not known"),

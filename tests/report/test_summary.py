@@ -76,6 +76,14 @@ def test_verdict_tells_the_truth(records, recommended, outcome, verdict, gains):
     assert [gain.sentence for gain in summary.gains] == gains
 
 
+def test_verdict_says_how_sure_it_is_of_each_method():
+    values = {"hinge": [0.78, 0.84, 0.82, 0.81, 0.80], "lp": [0.79, 0.81, 0.81, 0.80, 0.79]}
+    summary = summarize(comparison([0.60, 0.62, 0.61, 0.61, 0.60], [0.80, 0.83, 0.81, 0.82, 0.80], **values))
+    assert summary.verdict.endswith(
+        "By 5 splits, it is clearly better than cross-entropy, it is probably better than lp, and it cannot be told from hinge."
+    )
+
+
 def test_nothing_is_clear_on_few_splits():
     summary = summarize(comparison([0.60, 0.62, 0.61], [0.80, 0.83, 0.81]))
     assert summary.gains[0].sentence.endswith(", better, but on few splits")

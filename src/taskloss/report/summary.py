@@ -204,7 +204,8 @@ def _say_how_sure(to_others: dict[str, Contrast]) -> str:
             words = f"is {finding} than" if finding != "no clear difference" else "cannot be told from"
             parts.append(f"it {words} {_list(by_finding[finding])}")
     splits = len(next(iter(to_others.values())).differences)
-    return f"How sure is that? By {splits} splits, {', and '.join(parts)}."
+    said = ", and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return f"How sure is that? By {splits} splits, {said}."
 
 
 def _remarks(
