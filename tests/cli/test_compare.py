@@ -44,7 +44,7 @@ def finished(claims, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Pat
 def test_table_shows_the_results(finished):
     text, folder = finished
     record = json.loads((folder / "results.json").read_text())
-    assert list(record["methods"])[:4] == ["cross-entropy", "direct", "direct negative", "hinge"]
+    assert list(record["methods"])[:5] == ["auto", "cross-entropy", "direct", "direct negative", "hinge"]
     rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     for method in record["methods"]:
         mean, spread = record["summary"]["means"][method], record["summary"]["spreads"][method]
@@ -195,19 +195,19 @@ def test_boosting_on_the_metric(claims, tmp_path: Path, metric):
 def test_method_that_fails_is_left_out(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from taskloss.cli import methods
 
-    fit = methods._fit_network
+    fit = methods._fit_estimator
 
     def failing(method, *arguments):
         if method.name == "hinge":
             raise ValueError("too large")
         return fit(method, *arguments)
 
-    monkeypatch.setattr(methods, "_fit_network", failing)
+    monkeypatch.setattr(methods, "_fit_estimator", failing)
     result = invoke("compare", claims, "--target", "label", *FEW, "--methods", "hinge", "--output", tmp_path)
     assert result.exit_code == 0, result.output
     assert "hinge is left out: too large" in result.stdout
     assert list(json.loads((tmp_path / "results.json").read_text())["methods"]) == ["cross-entropy", "direct"]
-    monkeypatch.setattr(methods, "_fit_network", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
+    monkeypatch.setattr(methods, "_fit_estimator", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
     result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
     assert result.exit_code == 3
     assert "cross-entropy cannot be trained on these data: no good" in result.stderr
@@ -262,7 +262,7 @@ def test_sample_of_a_large_file(tmp_path: Path):
         (["--metric", "precision_at_k:k=-3"], 2, "precision_at_k:k=-3"),
         (["--metric", "precision_at_k:kk=3"], 2, "Its settings are"),
         (["--metric", "precision_at_k:3"], 2, "expected name=value"),
-        (["--methods", "magic"], 2, "'magic' is not known; expected some of cross_entropy"),
+        (["--methods", "magic"], 2, "'magic' is not known; expected some of auto, cross_entropy"),
         (["--methods", "lp", "--metric", "average_precision"], 2, "method='lp' has no loss for AveragePrecision"),
         (["--methods", "direct_positive", "--metric", "roc_auc"], 2, "for ROC AUC, direct_positive is the same as direct"),
         (["--format", "xls"], 2, "--format 'xls' is not known"),
