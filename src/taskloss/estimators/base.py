@@ -205,8 +205,9 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
                 [seed + member for member in range(self.members)],
                 warm_up=WARM_UP,
                 initial=None if initial is None else initial.get(method),
-                checkpoint=self._checkpoint_of(method),
-                callback=None if report is None else _later_members(report, number * self.members),
+                checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+                callback=report,
+                first=number * self.members,
                 jobs=1 if self.n_jobs is None else min(effective_n_jobs(self.n_jobs), self.members),
                 threads=self.threads,
             )
@@ -223,12 +224,6 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         """Train the ensemble of one method; return it, the held-out scores, and a mask of the samples that have one."""
         ensemble, held_out, known = fit_ensemble(plan, data)
         return Part.of_ensemble(plan.problem, ensemble, held_out, known, data.target), held_out, known
-
-    def _checkpoint_of(self, method: str) -> Path | None:
-        """Return the folder for the state of the networks of a method."""
-        if self.checkpoint is None:
-            return None
-        return Path(self.checkpoint) if isinstance(self.method, str) and self.method != AUTO else Path(self.checkpoint) / method
 
     def _network_builder(self, problem: Problem) -> NetworkBuilder:
         """Return the function that builds a network for the features of the table."""
@@ -258,8 +253,3 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         nets = {method: [member.net for member in members] for method, members in parts.items()}
         # Trees are grown anew.
         return {method: cast(list[ScoreNet], members) for method, members in nets.items() if method != LIGHTGBM}
-
-
-def _later_members(report: Callable[[int, Progress], None], before: int) -> Callable[[int, Progress], None]:
-    """Return a callback for the members of a part, which counts the members of the parts before it too."""
-    return lambda member, progress: report(before + member, progress)

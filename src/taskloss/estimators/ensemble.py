@@ -153,7 +153,9 @@ class Plan:
     checkpoint: Path | None = None
     """Folder for the state of each member's training."""
     callback: Callable[[int, Progress], None] | None = None
-    """Called with the index of the member and its progress after each step; after each member where processes train them."""
+    """Called with the number of the member and its progress after each step; after each member where processes train them."""
+    first: int = 0
+    """Number of the first member, which the callback and the files of the checkpoint count from."""
     jobs: int = 1
     """Number of processes that train members at the same time; with 1, this process trains them."""
     threads: int = 1
@@ -206,7 +208,7 @@ def _train_members(plan: Plan, data: TrainingData) -> list[Member]:
         members.append(member)
         if plan.callback is not None:
             for step, (loss, metric) in enumerate(zip(member.result.losses, member.result.metrics, strict=True)):
-                plan.callback(index, Progress(step + 1, loss, metric))
+                plan.callback(plan.first + index, Progress(step + 1, loss, metric))
     return members
 
 
@@ -236,11 +238,13 @@ def _train_network(plan: Plan, index: int, training: TrainingData, held_out: Tra
     net = ScoreNet(plan.build(seed), problem.outputs) if plan.initial is None else copy.deepcopy(plan.initial[index])
 
     def train_phase(criterion: Criterion, settings: TrainingSettings, phase: str, steps_before: int = 0) -> TrainingResult:
-        checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{index}-{phase}.safetensors")
+        checkpoint = (
+            None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{plan.first + index}-{phase}.safetensors")
+        )
 
         def report(progress: Progress) -> None:
             if plan.callback is not None:
-                plan.callback(index, progress._replace(iteration=steps_before + progress.iteration))
+                plan.callback(plan.first + index, progress._replace(iteration=steps_before + progress.iteration))
 
         return train(
             net,
@@ -279,7 +283,7 @@ def _grow_trees(plan: Plan, index: int, training: TrainingData, held_out: Traini
         settings=plan.settings,
         seed=int(plan.seeds[index]),
         threads=plan.threads,
-        on_round=None if plan.callback is None else functools.partial(plan.callback, index),
+        on_round=None if plan.callback is None else functools.partial(plan.callback, plan.first + index),
     )
 
 
