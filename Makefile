@@ -26,7 +26,7 @@ $(VENV)/dev: $(SETUP)
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/user  ## compare direct average precision with cross-entropy and others on a bundled data set
+demo: $(VENV)/user  ## compare training methods on the two bundled data sets, and write a report of each
 	$(BIN)/taskloss compare
 
 test: $(VENV)/dev  ## run the whole test suite (TESTS="paths" for a part of it)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 FILES = {
     "taskloss": ["py.typed"],
-    "taskloss.datasets": ["page_blocks.csv", "README.md"],
+    "taskloss.datasets": ["page_blocks.csv", "white_wine.csv", "README.md"],
     "taskloss.experiments.texts": [
         "action.md",
         "action-features.md",

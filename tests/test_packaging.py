@@ -16,6 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DATA_FILES = {
     "taskloss/py.typed",
     "taskloss/datasets/page_blocks.csv",
+    "taskloss/datasets/white_wine.csv",
     "taskloss/datasets/README.md",
     "taskloss/report/page.css",
     "taskloss/report/page.js",

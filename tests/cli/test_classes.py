@@ -118,7 +118,7 @@ def test_usual_names_lead_to_the_right_one(name, classes, meant):
 
 # --- compare ------------------------------------------------------------------------------------------------------------------
 
-ROWS = ["cross-entropy", "direct", "direct negative", "hinge"]
+ROWS = ["auto", "cross-entropy", "direct", "direct negative", "hinge"]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -44,7 +46,7 @@ def finished(claims, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Pat
 def test_table_shows_the_results(finished):
     text, folder = finished
     record = json.loads((folder / "results.json").read_text())
-    assert list(record["methods"])[:4] == ["cross-entropy", "direct", "direct negative", "hinge"]
+    assert list(record["methods"])[:5] == ["auto", "cross-entropy", "direct", "direct negative", "hinge"]
     rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     for method in record["methods"]:
         mean, spread = record["summary"]["means"][method], record["summary"]["spreads"][method]
@@ -148,12 +150,109 @@ def test_processes_give_the_same(claims, finished, tmp_path: Path):
 
 def test_bundled_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    result = invoke("compare", "--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+    options = ("--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+    result = invoke("compare", *options)
     assert result.exit_code == 0, result.output
-    assert "Malerba" in result.stdout
-    record = json.loads((tmp_path / "taskloss-report" / "results.json").read_text())
-    assert (record["data"]["samples"], record["data"]["positives"]) == (5393, 510)
-    assert list(record["methods"]) == ["cross-entropy", "direct"]
+    assert result.stdout.index("Cortez") < result.stdout.index("Malerba")
+    sizes = {"wine": (900, 20), "page-blocks": (5393, 510)}
+    for name, size in sizes.items():
+        record = json.loads((tmp_path / "taskloss-report" / name / "results.json").read_text())
+        assert (record["data"]["samples"], record["data"]["positives"]) == size
+        assert list(record["methods"]) == ["cross-entropy", "direct"]
+        assert record["command"] == f"taskloss compare {name} --splits 2 --methods direct --seed 0 --iterations 1"
+    assert sorted(path.name for path in tmp_path.rglob("*.json")) == ["results.json"] * 2
+
+    one = invoke("compare", "wine", *options, "--output", "one")
+    assert one.exit_code == 0, one.output
+    assert (tmp_path / "one" / "index.html").exists()
+    printed = invoke("compare", *options, "--json")
+    assert [record["data"]["samples"] for record in json.loads(printed.stdout)] == [900, 5393]
+
+
+def test_file_comes_before_a_bundled_set_of_its_name(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wine").write_bytes(claims.read_bytes())
+    result = invoke("compare", "wine", "--target", "label", *FEW, "--methods", "direct")
+    assert result.exit_code == 0, result.output
+    assert "label is fraud" in result.stdout
+
+
+def test_demonstration_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    done = []
+    train_and_test = runs.train_and_test
+
+    def interrupted(name, *arguments):
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        done.append(name)
+        return train_and_test(name, *arguments)
+
+    monkeypatch.setattr(runs, "train_and_test", interrupted)
+    arguments = ("compare", "--splits", "2", "--iterations", "1", "--jobs", "1", "--methods", "direct")
+    assert invoke(*arguments).exit_code == 130, "in the second data set"
+    assert (tmp_path / "taskloss-report" / "wine" / "index.html").exists()
+    done.clear()
+    result = invoke(*arguments, "--resume")
+    assert result.exit_code == 0, result.output
+    assert len(done) == 3, "nothing of the first data set is trained again"
+    assert "Cortez" in result.stdout
+    assert list(tmp_path.rglob("unfinished.json")) == []
+
+
+def test_report_of_another_comparison_is_not_overwritten(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    options = ("--target", "label", *FEW, "--methods", "direct")
+    for output in ((), ("--output", "mine")):
+        folder = tmp_path / (output[-1] if output else "taskloss-report")
+        assert invoke("compare", claims, *options, *output).exit_code == 0
+        before = (folder / "results.json").read_bytes()
+        same = invoke("compare", claims, *options, *output)
+        assert same.exit_code == bool(output), "only the default folder is written again without a word"
+        before = (folder / "results.json").read_bytes()
+        for more in (("--seed", "3"), ("--seed", "3", "--resume")):
+            other = invoke("compare", claims, *options, *output, *more)
+            assert (other.exit_code, "exists already; give --force" in other.stderr) == (1, True)
+        assert (folder / "results.json").read_bytes() == before
+        assert invoke("compare", claims, *options, *output, "--seed", "3", "--force").exit_code == 0
+        assert (folder / "results.json").read_bytes() != before
+    (tmp_path / "taskloss-report" / "results.json").write_text("{")
+    assert invoke("compare", claims, *options).exit_code == 1, "it cannot be told whose it is"
+
+
+def test_train_command_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The verdict ends with a command that a shell understands, whatever the names are, and that trains."""
+    monkeypatch.chdir(tmp_path)
+    path = write_claims(tmp_path / "my claims (2024).csv", rows=120)
+    path.write_text(path.read_text().replace("label", "it's the label", 1))
+    options = ("--target", "it's the label", "--positive", "ok", "--metric", "recall_at_fpr:fpr=0.1", "--missing", "x y")
+    result = invoke("compare", path.name, *options, *FEW, "--methods", "direct", "--drop", "note")
+    assert result.exit_code == 0, result.output
+    (command,) = [line for line in result.stdout.splitlines() if line.startswith("  taskloss train ")]
+    program, *words = shlex.split(command)
+    assert program == "taskloss"
+    for expected in (*zip(options[::2], options[1::2], strict=True), ("--drop", "note"), ("--iterations", "8")):
+        assert expected in list(itertools.pairwise(words))
+    assert words[1] == path.name
+    trained = invoke(*words)
+    assert trained.exit_code == 0, trained.output
+    facts = json.loads((tmp_path / "taskloss-model" / "model.json").read_text())["facts"]
+    assert (facts["target"], facts["positive"], facts["metric"]) == ("it's the label", "ok", "recall_at_fpr:fpr=0.1")
+    recommended = json.loads((tmp_path / "taskloss-report" / "results.json").read_text())["summary"]["recommended"]
+    assert facts["method"] == {"cross-entropy": "cross_entropy", "direct": "direct"}[recommended]
+
+
+def test_without_lightgbm(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from taskloss.cli import methods
+    from taskloss.estimators import base
+
+    for module in (methods, base):
+        monkeypatch.setattr(module, "lightgbm_is_installed", lambda: False)
+    result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "LightGBM is left out: it is not installed, and auto goes without it: pip install" in text
+    assert "LightGBM was not compared, so how it does on these data is not known." in text
 
 
 @pytest.mark.parametrize("metric", ["f_score", "roc_auc", "recall_at_fpr:fpr=0.1"])
@@ -195,20 +294,20 @@ def test_boosting_on_the_metric(claims, tmp_path: Path, metric):
 def test_method_that_fails_is_left_out(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from taskloss.cli import methods
 
-    fit = methods._fit_network
+    fit = methods._fit_estimator
 
     def failing(method, *arguments):
         if method.name == "hinge":
             raise ValueError("too large")
         return fit(method, *arguments)
 
-    monkeypatch.setattr(methods, "_fit_network", failing)
+    monkeypatch.setattr(methods, "_fit_estimator", failing)
     result = invoke("compare", claims, "--target", "label", *FEW, "--methods", "hinge", "--output", tmp_path)
     assert result.exit_code == 0, result.output
     assert "hinge is left out: too large" in result.stdout
     assert list(json.loads((tmp_path / "results.json").read_text())["methods"]) == ["cross-entropy", "direct"]
-    monkeypatch.setattr(methods, "_fit_network", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
-    result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
+    monkeypatch.setattr(methods, "_fit_estimator", lambda *_: (_ for _ in ()).throw(ValueError("no good")))
+    result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path, "--force")
     assert result.exit_code == 3
     assert "cross-entropy cannot be trained on these data: no good" in result.stderr
 
@@ -262,7 +361,7 @@ def test_sample_of_a_large_file(tmp_path: Path):
         (["--metric", "precision_at_k:k=-3"], 2, "precision_at_k:k=-3"),
         (["--metric", "precision_at_k:kk=3"], 2, "Its settings are"),
         (["--metric", "precision_at_k:3"], 2, "expected name=value"),
-        (["--methods", "magic"], 2, "'magic' is not known; expected some of cross_entropy"),
+        (["--methods", "magic"], 2, "'magic' is not known; expected some of auto, cross_entropy"),
         (["--methods", "lp", "--metric", "average_precision"], 2, "method='lp' has no loss for AveragePrecision"),
         (["--methods", "direct_positive", "--metric", "roc_auc"], 2, "for ROC AUC, direct_positive is the same as direct"),
         (["--format", "xls"], 2, "--format 'xls' is not known"),

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from taskloss.cli.method_table import ESTIMATOR_METHODS
 from taskloss.cli.models import Model
 from taskloss.tables import read_table
 from taskloss.thresholds import for_precision
@@ -276,3 +277,22 @@ def test_checkpoint_of_another_training_is_refused(claims, tmp_path: Path, monke
     assert "belongs to another run" in result.stderr
     assert invoke("train", claims, "--target", "label", *QUICK, "--output", tmp_path, "--resume").exit_code == 0
     assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("method", list(ESTIMATOR_METHODS))
+def test_every_method_that_a_comparison_may_recommend(method, tmp_path: Path):
+    claims = write_claims(tmp_path / "claims.csv", rows=120)
+    options = ("--target", "label", "--metric", "f_score", "--iterations", "3", "--method", method)
+    result = invoke("train", claims, *options, "--output", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["facts"]["method"] == method
+    result = invoke("predict", tmp_path / "model", claims, "--output", tmp_path / "scored.csv")
+    assert result.exit_code == 0, result.output
+
+
+def test_bundled_set_by_its_name(tmp_path: Path):
+    options = ("--method", "lightgbm", "--iterations", "3", "--output", tmp_path / "model")
+    assert invoke("train", "wine", *options).exit_code == 0
+    result = invoke("predict", tmp_path / "model", "wine", "--output", tmp_path / "scored.csv")
+    assert result.exit_code == 0, result.output
+    assert len((tmp_path / "scored.csv").read_text().splitlines()) == 901

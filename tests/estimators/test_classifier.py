@@ -84,7 +84,7 @@ def test_labels():
 @pytest.mark.parametrize("seed", range(3))
 def test_the_threshold_is_the_metrics_own(seed):
     X, y = rare_positives(1200, seed)
-    options = {**SMALL, "max_iter": 60}
+    options = {**SMALL, "method": "direct", "max_iter": 60}
     by_f1, by_balance, by_half = (
         TaskLossClassifier(metric, threshold=threshold, **options).fit(X[:600], y[:600]).predict(X[600:])
         for metric, threshold in (("average_precision", "metric"), ("roc_auc", "metric"), ("roc_auc", "probability"))
@@ -164,7 +164,9 @@ def test_warm_start_goes_on():
     model = TaskLossClassifier(warm_start=True, members=2, max_iter=5, random_state=0).fit(X, y)
     before = [result.losses[0] for result in model.history_]
     after = [result.losses[0] for result in model.fit(X, y).history_]
-    assert np.mean(after) < np.mean(before)
+    for part in range(3):
+        assert sum(after[2 * part : 2 * part + 2]) < sum(before[2 * part : 2 * part + 2])
+    assert after[6:] == before[6:]  # Trees are grown anew.
     with pytest.raises(ValueError, match="has changed"):
         model.fit(X[:, :3], y)
     assert TaskLossClassifier(members=2, max_iter=5, random_state=0).fit(X, y).fit(X, y).history_[0].losses[0] == before[0]
@@ -276,3 +278,47 @@ def test_cross_entropy_starts_from_the_shares_of_the_classes(metric):
         raw = member.net(model.features_.transform(X)).detach()
         start = torch.sigmoid(raw if raw.ndim == 1 else raw[:, 1] - raw[:, 0])
         assert start.mean().item() == pytest.approx(y.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [
+        ("average_precision", lambda y: y),
+        ("average_precision", lambda y: np.where(y == 1, "fraud", "ok")),  # the positive class comes first
+        ("f_score", lambda y: np.where(y == 1, "fraud", "ok")),
+        ("multi_class", lambda y: y),
+        ("f_score", lambda y: np.column_stack([y, 1 - y, y])),
+    ],
+)
+def test_held_out_metric(metric, labels, tmp_path):
+    X, y = rare_positives()
+    model = TaskLossClassifier(metric, method="direct", pos_label="fraud" if labels(y).dtype.kind == "U" else None, **SMALL)
+    model.set_params(members=5).fit(X[:300], labels(y[:300]))
+    scores, target, _ = model.held_out_
+    value = model.held_out_metric()
+    if metric == "average_precision":
+        column = list(model.classes_).index(model.pos_label_)
+        assert value == pytest.approx(average_precision_score(scores, target[:, column])), "a ranking needs no decisions"
+    else:
+        before = model.decision_function(X)
+        assert value == pytest.approx(model.score(X[300:], labels(y[300:])), abs=0.25)
+        np.testing.assert_array_equal(model.decision_function(X), before, "nothing of the model has changed")
+    assert TaskLossClassifier.load(model.save(tmp_path / "model")).held_out_metric() is None
+
+
+def test_held_out_metric_does_not_see_its_own_decisions():
+    """Labels without any relation to the features: what was chosen on the same samples seems to predict them."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 5)), np.repeat(np.arange(8), 50)
+    model = TaskLossClassifier("f_score", method="direct", random_state=0, max_iter=30).fit(X[::2], y[::2])
+    chosen_there = np.mean([result.best_metric for result in model.history_])
+    assert chosen_there > 0.25
+    assert model.held_out_metric() < 0.18, "an eighth by chance"
+    assert model.score(X[1::2], y[1::2]) < 0.18
+
+
+def test_no_held_out_metric_where_nothing_was_held_out():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) == 3
+    with pytest.warns(UserWarning, match="too few samples"):
+        model = TaskLossClassifier(method="direct", **SMALL).fit(X, y)
+    assert model.held_out_metric() is None

@@ -62,7 +62,7 @@ class TestWeights:
     @pytest.mark.parametrize("metric", ["average_precision", "f_score", "roc_auc"])
     def test_metrics_of_the_whole_list_explain_why_not(self, data, metric):
         X, y = data
-        model = TaskLossClassifier(metric, **SMALL)
+        model = TaskLossClassifier(metric, method=("cross_entropy", "hinge"), **SMALL)
         with pytest.raises(ValueError, match="sample_weight has no place in .*whole numbers, which count a row several times"):
             model.fit(X, y, sample_weight=np.linspace(1.0, 2.0, len(y)))
         with pytest.raises(ValueError, match="class_weight has no place in .*MultiClass\\(cost=...\\)"):
@@ -80,7 +80,7 @@ class TestWeights:
         expected = model.fit(X[kept], y[kept]).decision_function(X)
         np.testing.assert_array_equal(model.fit(X, y, sample_weight=kept).decision_function(X), expected)
         twice = model.fit(X, y, sample_weight=1 + kept)
-        assert len(twice.history_) == 2
+        assert len(twice.history_) == 8
         assert average_precision_score(y, twice.decision_function(X)) > 0.5
         np.testing.assert_array_equal(count_rows(np.array([0.5, 1.0, 0.0, 1.5]), tl.ROCAUC()), [1, 2, 0, 3])
         np.testing.assert_array_equal(count_rows(np.array([4.0, 6.0]), tl.ROCAUC()), [2, 3])
@@ -91,7 +91,7 @@ class TestWeights:
         X, y = data
         seen = []
         original = TaskLossClassifier._fit_ensemble
-        monkeypatch.setattr(TaskLossClassifier, "_fit_ensemble", lambda self, *a: seen.append(a[1]) or original(self, *a))
+        monkeypatch.setattr(TaskLossClassifier, "_fit_ensemble", lambda self, *a: seen.append(a[2]) or original(self, *a))
         TaskLossClassifier(**SMALL).fit(X, y, sample_weight=1 + np.arange(len(y)) % 2)
         assert len(seen[0].table) == len(y) + len(y) // 2
         np.testing.assert_array_equal(np.bincount(seen[0].units), 1 + np.arange(len(y)) % 2)
@@ -116,7 +116,7 @@ class TestWeights:
         X, query = rng.normal(size=(400, 3)), np.repeat(np.arange(40), 10)
         y = np.clip(np.round(np.where(query < 20, X[:, 0], X[:, 1])), 0, 2)
         first = np.where(query < 20, 1.0, 0.01)
-        model = TaskLossRanker(**SMALL)
+        model = TaskLossRanker(method="direct", **SMALL)
         plain = model.fit(X, y, groups=query).score(X, y, groups=query, sample_weight=first)
         weighted = model.fit(X, y, groups=query, sample_weight=first).score(X, y, groups=query, sample_weight=first)
         assert weighted > plain
@@ -262,17 +262,24 @@ class TestProcesses:
 
 def test_verbose_prints_lines(data, capsys):
     X, y = data
-    TaskLossClassifier(members=2, max_iter=60, random_state=0).fit(X, y)
+    TaskLossClassifier(method="direct", members=2, max_iter=60, random_state=0).fit(X, y)
     assert capsys.readouterr().out == ""
     told = []
-    TaskLossClassifier(members=2, max_iter=60, random_state=0, verbose=1, callback=lambda *step: told.append(step)).fit(X, y)
+    TaskLossClassifier(
+        method="direct", members=2, max_iter=60, random_state=0, verbose=1, callback=lambda *step: told.append(step)
+    ).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert lines[1].startswith("member 2 of 2, step 1 of at most 60: loss")
     assert "held-out average precision" in lines[1]
     assert len(told) > 50
-    TaskLossClassifier(members=2, max_iter=60, random_state=0, verbose=2).fit(X, y)
+    TaskLossClassifier(method="direct", members=2, max_iter=60, random_state=0, verbose=2).fit(X, y)
     assert len(capsys.readouterr().out.splitlines()) == 4
+    TaskLossClassifier(method=("hinge", "lightgbm"), members=2, max_iter=5, random_state=0, verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(", step")[0] for line in lines] == [
+        f"{method}, member {number} of 2" for method in ("hinge", "lightgbm") for number in (1, 2)
+    ]
 
 
 class TestScore:

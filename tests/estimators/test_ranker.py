@@ -7,6 +7,7 @@ import pytest
 
 import taskloss as tl
 from taskloss.estimators import TaskLossRanker
+from taskloss.metrics import average_precision_score
 
 SMALL = {"members": 2, "max_iter": 40, "random_state": 0}
 
@@ -51,8 +52,8 @@ def test_queries_are_held_out_whole():
         held_out.append(member)
 
     model = TaskLossRanker(members=5, folds=5, max_iter=2, random_state=0, callback=spy).fit(X, y, groups=query)
-    assert set(held_out) == set(range(5))
-    assert len(model.ensemble_.members) == 5
+    assert set(held_out) == set(range(20))
+    assert [len(part.ensemble.members) for part in model.ensemble_.parts] == [5] * 4
 
 
 def test_one_list_without_groups():
@@ -83,3 +84,16 @@ def test_bad_input(change, message):
     metric, X, y, options = change(*queries())
     with pytest.raises(ValueError, match=message):
         TaskLossRanker(metric, **SMALL).fit(X, y, **options)
+
+
+def test_held_out_metric():
+    """It is the mean over the queries of the metric of scores by members that did not train on the query."""
+    X, relevance, query = queries()
+    model = TaskLossRanker("average_precision", method="direct", random_state=0, max_iter=20).fit(X, relevance > 0, groups=query)
+    scores, target, groups, _ = model.held_out_
+    values = [
+        average_precision_score(scores[groups == index], target[groups == index])
+        for index in np.unique(groups)
+        if 0 < target[groups == index].mean() < 1
+    ]
+    assert model.held_out_metric() == pytest.approx(np.mean(values))

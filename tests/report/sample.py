@@ -67,6 +67,8 @@ def simulated(*, splits: int = 4, shift: float = 0.3, **changes) -> Comparison:
         "methods": dict(METHODS),
         "baseline": "cross-entropy",
         "contender": "direct",
+        "trees": "LightGBM",
+        "train_commands": {name: f"taskloss train claims.csv --target fraud --method '{name}'" for name in METHODS},
         "runs": tuple(runs),
         "settings": {"Split": "60% training, 40% test", "Network": "two hidden layers"},
         "command": "taskloss compare claims.csv --target fraud",

@@ -14,6 +14,7 @@ from taskloss._storage import replace_file
 from taskloss.cli.data import TableSamples
 from taskloss.cli.errors import BAD_DATA, CommandError
 from taskloss.cli.methods import Plan
+from taskloss.cli.report import UNFINISHED
 from taskloss.report import Run
 from taskloss.report.files import restore
 
@@ -21,10 +22,8 @@ from taskloss.report.files import restore
 class Journal:
     """The finished runs, by method and seed; the file is written again after each run."""
 
-    NAME = "unfinished.json"
-
     def __init__(self, folder: Path, samples: TableSamples, plan: Plan, *, resume: bool) -> None:
-        self._path = folder / self.NAME
+        self._path = folder / UNFINISHED
         self._fingerprint = _fingerprint(samples, plan)
         self._runs: dict[tuple[str, int], Run] = {}
         if resume and self._path.exists():

@@ -32,3 +32,15 @@ class MethodResult(NamedTuple):
         scores = self.scores if scores is None else scores
         shift = (self.threshold or 0.0) if metric.judges_decisions else 0.0
         return metric.value(scores - shift, test.target, test.groups)
+
+
+def mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean of learning curves; one that ended early keeps its last value.
+
+    >>> mean_curve([(0.0, 1.0), (0.5, 0.5, 2.0)])
+    [0.25, 0.75, 1.5]
+    """
+    longest = max(map(len, curves))
+    padded = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
+    mean: list[float] = np.mean(padded, axis=0).tolist()
+    return mean

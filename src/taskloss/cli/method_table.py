@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 BASELINE, CONTENDER = "cross-entropy", "direct"
-"""Labels of the two methods that the verdict of a comparison is about; every comparison has them."""
-BOOSTING_ROUNDS, BOOSTING_PATIENCE, BOOSTING_WARM_UP = 500, 50, 50
-"""Most trees, trees without improvement before stopping, and trees before the direct gradient begins."""
+"""Labels of the two methods that every comparison has."""
+DEFAULT = "auto"
+"""Label of the method that a comparison recommends unless another one is better."""
+BOOSTING_WARM_UP = 50
+"""Trees before the direct gradient begins."""
 
 
 class MethodInfo(NamedTuple):
@@ -21,6 +23,7 @@ class MethodInfo(NamedTuple):
     description: str
 
 
+AUTO, LIGHTGBM, DIRECT_LIGHTGBM = "auto", "lightgbm", "direct_lightgbm"
 NETWORK_METHODS = {
     "cross_entropy": MethodInfo(
         BASELINE,
@@ -45,17 +48,22 @@ NETWORK_METHODS = {
 }
 """Methods that train networks, by their names in :data:`taskloss.estimators.LOSSES_BY_METHOD`, in the order of the table."""
 
-LIGHTGBM, DIRECT_LIGHTGBM = "lightgbm", "direct_lightgbm"
 BOOSTING_METHODS = {
     LIGHTGBM: MethodInfo(
         "LightGBM",
-        f"gradient boosting of decision trees by LightGBM: log loss (LambdaRank for queries), up to {BOOSTING_ROUNDS} trees of "
-        f"31 leaves (for each of several classes), learning rate 0.05, stopped after {BOOSTING_PATIENCE} trees without a better "
-        "validation metric",
+        "gradient boosting of small decision trees by LightGBM, the same folds and stopping: log loss (LambdaRank for queries)",
     ),
     DIRECT_LIGHTGBM: MethodInfo(
         "direct LightGBM", f"the same with the direct gradient of the metric after the first {BOOSTING_WARM_UP} trees"
     ),
 }
 """Methods that train trees; they need LightGBM."""
-ALL_METHODS = NETWORK_METHODS | BOOSTING_METHODS
+AUTO_METHOD = {
+    AUTO: MethodInfo(
+        DEFAULT,
+        "the blend of cross-entropy, direct, hinge and LightGBM on the same folds: the mean of their standardized scores",
+    )
+}
+ESTIMATOR_METHODS = AUTO_METHOD | NETWORK_METHODS | {LIGHTGBM: BOOSTING_METHODS[LIGHTGBM]}
+"""Methods of the estimators, which ``taskloss train`` takes."""
+ALL_METHODS = ESTIMATOR_METHODS | BOOSTING_METHODS

@@ -10,15 +10,27 @@ import numpy as np
 
 from taskloss.cli import boosting
 from taskloss.cli.errors import usage_error
-from taskloss.cli.method_result import MethodResult
-from taskloss.cli.method_table import ALL_METHODS, BASELINE, BOOSTING_METHODS, CONTENDER, DIRECT_LIGHTGBM
+from taskloss.cli.method_result import MethodResult, mean_curve
+from taskloss.cli.method_table import (
+    ALL_METHODS,
+    AUTO,
+    BASELINE,
+    BOOSTING_METHODS,
+    CONTENDER,
+    DIRECT_LIGHTGBM,
+    ESTIMATOR_METHODS,
+    LIGHTGBM,
+)
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
 from taskloss.cli.time_left import TrainingClock
-from taskloss.estimators import LOSSES_BY_METHOD, TaskLossClassifier, TaskLossRanker
+from taskloss.estimators import LOSSES_BY_METHOD, EstimatorSettings, TaskLossClassifier, TaskLossRanker
 from taskloss.estimators.batch_size import FULL_BATCH, LARGE_BATCH, RAREST_PER_BATCH, SMALL_BATCH
+from taskloss.estimators.methods import lightgbm_is_installed, read_methods
 from taskloss.estimators.problem import Problem
 from taskloss.training import Progress
+
+INSTALL_LIGHTGBM = "pip install 'taskloss[estimators]'"
 
 
 @dataclass(frozen=True)
@@ -29,15 +41,16 @@ class Method:
     """One of :data:`~taskloss.cli.method_table.ALL_METHODS`."""
     description: str
     settings: dict[str, Any]
-    """Settings of the estimator that differ from its defaults; boosting has none."""
+    """Settings of the estimator that differ from its defaults."""
 
     def fit(
         self, training: Subset, test: Subset, metric: Metric, seed: int, on_progress: Callable[[float], None]
     ) -> MethodResult:
         """Train a model and predict the test samples; ``on_progress`` is called with the share of the training that is done."""
-        if self.name in BOOSTING_METHODS:
-            return boosting.fit_boosting(self.name, training, test, metric, seed=seed, on_progress=on_progress)
-        return _fit_network(self, training, test, metric, seed, on_progress)
+        if self.name in ESTIMATOR_METHODS:
+            return _fit_estimator(self, training, test, metric, seed, on_progress)
+        settings = EstimatorSettings(metric.task, **self.settings)
+        return boosting.fit_direct(training, test, metric, settings, seed=seed, on_progress=on_progress)
 
 
 @dataclass(frozen=True)
@@ -70,8 +83,8 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
             raise usage_error(f"--methods: {name!r} is not known; expected some of {', '.join(ALL_METHODS)}")
     if (same := f"direct_{metric.task.default_update}") in wanted:
         raise usage_error(f"--methods: for {metric.label}, {same} is the same as direct, which is always there; leave it out")
-    if not BOOSTING_METHODS.keys().isdisjoint(wanted) and not boosting.is_installed():
-        raise usage_error("--methods: lightgbm is not installed: pip install 'taskloss[boosting]'")
+    if not BOOSTING_METHODS.keys().isdisjoint(wanted) and not lightgbm_is_installed():
+        raise usage_error(f"--methods: lightgbm is not installed: {INSTALL_LIGHTGBM}")
     if DIRECT_LIGHTGBM in wanted and metric.classes > 2:
         raise usage_error(
             f"--methods: {DIRECT_LIGHTGBM} has one score per sample, not one for each of several classes; leave it out, or give "
@@ -86,13 +99,20 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
     }
 
 
+def why_left_out(text: str | None) -> dict[str, str]:
+    """Return the reason for each method, by label, that :func:`choose_methods` leaves out of all that apply."""
+    if text is not None or lightgbm_is_installed():
+        return {}
+    return {ALL_METHODS[LIGHTGBM].label: f"it is not installed, and {AUTO} goes without it: {INSTALL_LIGHTGBM}"}
+
+
 def _applicable(metric: Metric, *, queries: bool) -> list[str]:
     # One more update than that of "direct", not a third.
     other = "direct_positive" if metric.task.default_update == "negative" else "direct_negative"
     left_out = {"direct_positive", "direct_negative", "direct_central"} - {other}
     left_out |= {"lp"} if _why_no_linear_program(metric, queries=queries) else set()
     left_out |= {DIRECT_LIGHTGBM} if metric.classes > 2 else set()
-    left_out |= set() if boosting.is_installed() else set(BOOSTING_METHODS)
+    left_out |= set() if lightgbm_is_installed() else set(BOOSTING_METHODS)
     return [name for name in ALL_METHODS if name not in left_out]
 
 
@@ -112,7 +132,7 @@ def build_estimator(method: str, metric: Metric, *, queries: bool, **settings: A
     return (TaskLossRanker if queries else TaskLossClassifier)(metric.task, method=method, **settings)
 
 
-def _fit_network(
+def _fit_estimator(
     method: Method, training: Subset, test: Subset, metric: Metric, seed: int, on_progress: Callable[[float], None]
 ) -> MethodResult:
     queries = training.groups is not None
@@ -148,20 +168,9 @@ def progress_callback(
 ) -> Callable[[int, Progress], None]:
     """Return a callback for the estimator that passes on the share of the training that is done, and the seconds left."""
     warm_up = Problem(metric.task, estimator.method, estimator.epsilon).needs_warm_up
-    clock = TrainingClock(estimator.members, estimator.max_iter, warm_up=warm_up)
+    members = estimator.members * len(read_methods(estimator.method))
+    clock = TrainingClock(members, estimator.max_iter, warm_up=warm_up)
     return lambda member, progress: on_progress(*clock.update(member, progress.iteration))
-
-
-def mean_curve(curves: list[tuple[float, ...]]) -> list[float]:
-    """Return the mean of learning curves; one that ended early keeps its last value.
-
-    >>> mean_curve([(0.0, 1.0), (0.5, 0.5, 2.0)])
-    [0.25, 0.75, 1.5]
-    """
-    longest = max(map(len, curves))
-    padded = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
-    mean: list[float] = np.mean(padded, axis=0).tolist()
-    return mean
 
 
 def describe_settings(settings: dict[str, Any], metric: Metric) -> dict[str, str]:

@@ -44,7 +44,7 @@ class Facts:
     positives: int
     seed: int
     held_out: float | None
-    """The metric on held-out training rows, the mean over the networks; None if there were too few rows to hold any out."""
+    """The metric on held-out training rows; None if there were too few rows to hold any out."""
 
 
 @dataclass(frozen=True)

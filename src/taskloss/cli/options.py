@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
+from taskloss.datasets import BUNDLED
+
 MAX_SEED = 2**32 - 1
 """Largest seed that scikit-learn and LightGBM accept."""
 
 TRAINING, READING = "Training", "Reading the file"
 """Headings in the help text; options without one are listed under "Options"."""
 
-Data = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet or svmlight file, plain or gzipped.", show_default=False)]
+DATA_HELP = "CSV, TSV, Parquet or svmlight file, plain or gzipped; or the name of a bundled data set: " + ", ".join(BUNDLED) + "."
+Data = Annotated[Path, typer.Argument(help=DATA_HELP, show_default=False)]
 Target = Annotated[str | None, typer.Option(help="Column to predict.", show_default="in svmlight: target")]
 Metric = Annotated[
     str | None,

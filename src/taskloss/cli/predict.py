@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
+from taskloss.cli.bundled import resolve_data
 from taskloss.cli.errors import (
     BAD_DATA,
     CommandError,
@@ -82,6 +83,7 @@ def predict(
     with exit_on_error():
         rates = {"precision": precision, "recall": recall, "fpr": fpr, "budget": budget}
         requirement = _requirement(rates, threshold, held_out, confidence)
+        data = resolve_data(data)
         _check_files(model, data, held_out, output, force=force)
         # These take seconds to load: too long for --help and for the checks above.
         from taskloss.cli.data import DataOptions

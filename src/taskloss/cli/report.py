@@ -9,7 +9,8 @@ import typer
 
 from taskloss.cli.errors import BAD_DATA, CommandError, check_readable, exit_on_error
 
-RESULTS = "results.json"
+PAGE, RESULTS, UNFINISHED = "index.html", "results.json", "unfinished.json"
+"""The files that a comparison writes; the last one holds finished runs until all are."""
 Source = Annotated[Path, typer.Argument(help="A results.json, or the folder that holds it.", show_default=False)]
 Output = Annotated[Path | None, typer.Option(help="Folder for the report.", show_default="the folder of the results")]
 

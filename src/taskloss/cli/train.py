@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taskloss.cli import options
+from taskloss.cli.bundled import resolve_data
 from taskloss.cli.errors import check_new, check_readable, exit_on_error, usage_error, warnings_as_messages
-from taskloss.cli.method_table import NETWORK_METHODS
+from taskloss.cli.method_table import AUTO, ESTIMATOR_METHODS
 from taskloss.cli.model_files import CHECKPOINT, FACTS
 from taskloss.cli.progress import progress_bar
 from taskloss.cli.provenance import resume_hint
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from taskloss.cli.data import TableSamples
     from taskloss.cli.metric import Metric
 
-Method = Annotated[str, typer.Option(help=f"Training method: {', '.join(NETWORK_METHODS)}.", rich_help_panel=options.TRAINING)]
+Method = Annotated[str, typer.Option(help=f"Training method: {', '.join(ESTIMATOR_METHODS)}.", rich_help_panel=options.TRAINING)]
 Output = Annotated[Path, typer.Option(help="Folder for the model.")]
 
 
@@ -32,7 +33,7 @@ def train(
     metric: options.Metric = None,
     positive: options.Positive = None,
     group: options.Group = None,
-    method: Method = "direct",
+    method: Method = AUTO,
     seed: options.Seed = 0,
     iterations: options.Iterations = None,
     output: Output = Path("taskloss-model"),
@@ -55,8 +56,9 @@ def train(
     """
     with exit_on_error(resume_hint(context)):
         method = method.replace("-", "_")
-        if method not in NETWORK_METHODS:
-            raise usage_error(f"--method {method!r} is not known; expected one of {', '.join(NETWORK_METHODS)}")
+        if method not in ESTIMATOR_METHODS:
+            raise usage_error(f"--method {method!r} is not known; expected one of {', '.join(ESTIMATOR_METHODS)}")
+        data = resolve_data(data)
         check_readable(data)
         if not (resume and (output / CHECKPOINT).exists()):
             check_new(output / FACTS, force=force)
@@ -118,14 +120,11 @@ def _save(
     estimator: Any, samples: TableSamples, metric: Metric, method: str, seed: int, missing: tuple[str, ...], output: Path
 ) -> dict[str, Any]:
     """Write the model to a folder and return a summary of its training."""
-    import numpy as np
-
     from taskloss.cli.models import Facts, Model
     from taskloss.cli.training_sketch import TrainingSketch
 
     labels = samples.labels
-    metrics = [result.best_metric for result in estimator.history_]
-    held_out = float(np.mean(metrics)) if estimator.holds_out_ else None
+    held_out = estimator.held_out_metric()
     facts = Facts(
         metric=metric.text,
         method=method,
@@ -149,7 +148,7 @@ def _save(
         "metric": metric.text,
         "method": method,
         "held_out": held_out,
-        "networks": len(metrics),
+        "members": len(estimator.history_),
         "samples": samples.card.samples,
         "positives": samples.card.positives,
         "target": samples.target_name,
@@ -177,8 +176,8 @@ def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_
         typer.echo("Nothing was held out, because a class has too few samples: there is no figure that tells about new rows")
     else:
         typer.echo(
-            f"Held-out {metric.label}: {100 * summary['held_out']:.2f}%, the mean of {summary['networks']} networks, each on the "
-            "fold that stopped its training (a little optimistic)"
+            f"Held-out {metric.label}: {100 * summary['held_out']:.2f}%. Each row was scored by the members that did not train "
+            "on it; it stopped their training, so this is a little optimistic"
         )
     typer.echo(f"Model:   {summary['model']}")
     typer.echo(f"Predict: taskloss predict {shlex.quote(summary['model'])} NEW_DATA")

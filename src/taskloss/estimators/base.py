@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.sparse
@@ -18,11 +18,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from taskloss import _checks
+from taskloss._warn import warn_caller
 from taskloss.estimators import files
 from taskloss.estimators.batch_size import choose_batch_size
-from taskloss.estimators.ensemble import Ensemble, NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
+from taskloss.estimators.blend import Blend, Part, table_tensor
+from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
+from taskloss.estimators.methods import AUTO, LIGHTGBM, lightgbm_is_installed, read_methods
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.progress import ProgressPrinter
 from taskloss.estimators.settings import EstimatorSettings
@@ -52,12 +55,13 @@ class FitData:
 
 
 class TaskLossEstimator(EstimatorSettings, BaseEstimator):
-    """An ensemble of networks, trained and stopped by a metric; the common base of the classifier and the ranker."""
+    """Ensembles that are trained and stopped by a metric, and blended; the common base of the classifier and the ranker."""
 
-    ensemble_: Ensemble
+    ensemble_: Blend
     features_: FeatureMap
     frame_encoder_: FrameEncoder | None
     problem_: Problem
+    left_out_: dict[str, str]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -68,7 +72,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
 
     @property
     def history_(self) -> tuple[TrainingResult, ...]:
-        """Losses and exact validation metrics of each member after every step; files do not keep them."""
+        """Losses and exact held-out metrics of each member after every step, part by part; files do not keep them."""
         check_is_fitted(self)
         return tuple(member.result for member in self.ensemble_.members if member.result is not None)
 
@@ -133,25 +137,44 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         return (table, *checked[1:]) if isinstance(checked, tuple) else table
 
     def _scores(self, X: Any) -> np.ndarray:
-        """Return the standardized mean of the members' scores."""
+        """Return the blend of the standardized means of the members' scores."""
         check_is_fitted(self)
+        table = self._read_table(X, fitting=False)
         with torch_threads(self.threads):
-            return self.ensemble_.scores(self.features_.transform(self._read_table(X, fitting=False)))
+            return self.ensemble_.scores(self.features_.transform(table), table)
+
+    def _choose_methods(self) -> tuple[str, ...]:
+        """Return the methods to blend; ``left_out_`` then has the reason for each that is missing."""
+        self.left_out_ = {}
+        methods = read_methods(self.method)
+        if LIGHTGBM in methods and not lightgbm_is_installed():
+            cure = "pip install 'taskloss[estimators]'"
+            if self.method != AUTO:
+                raise ValueError(f"method={self.method!r} needs LightGBM, which is not installed: {cure}")
+            warn_caller(f"method='auto' goes without trees, because LightGBM is not installed: {cure}")
+            methods = self._leave_out(methods, (LIGHTGBM,), "LightGBM is not installed")
+        return methods
+
+    def _leave_out(self, methods: Sequence[str], refused: Sequence[str], reason: str) -> tuple[str, ...]:
+        """Return the other methods, and note the reason."""
+        self.left_out_ |= dict.fromkeys(refused, reason)
+        return tuple(method for method in methods if method not in refused)
 
     def _fit_ensemble(
-        self, problem: Problem, samples: FitData, strata: np.ndarray, most_folds: int
+        self, problem: Problem, methods: Sequence[str], samples: FitData, strata: np.ndarray, most_folds: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Train the ensemble; return the held-out score of each sample, and a mask of the samples that have one.
+        """Train one ensemble per method; return the held-out score of each sample, and a mask of the samples that have one.
 
         Args:
             problem: the task and the form of its target.
+            methods: the methods to blend.
             samples: what to train on.
             strata: stratum of each unit of the samples; each fold holds an equal share of every stratum.
             most_folds: the largest number of folds for which the metric is defined on each fold.
         """
         for name in ("members", "folds", "threads"):
             _checks.check_count(name, getattr(self, name))
-        initial = self._initial_networks(samples.table.shape[1], problem)
+        initial = self._initial_networks(samples.table.shape[1], problem, methods)
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(np.iinfo(np.int32).max))
         if initial is None:
@@ -168,46 +191,65 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         if samples.units is not None:
             # mypy does not see that a split has two parts.
             splits = [tuple(np.flatnonzero(np.isin(samples.units, part)) for part in split) for split in splits]  # type: ignore[misc]
-        plan = Plan(
-            problem,
-            self._training_settings(problem, samples),
-            self._network_builder(problem),
-            splits,
-            [seed + member for member in range(self.members)],
-            warm_up=WARM_UP,
-            initial=initial,
-            checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
-            callback=self._reporter(problem),
-            jobs=1 if self.n_jobs is None else min(effective_n_jobs(self.n_jobs), self.members),
-            threads=self.threads,
-        )
         weights = None if samples.weights is None else torch.from_numpy(samples.weights / samples.weights.mean())
         groups = None if samples.groups is None else torch.from_numpy(samples.groups)
         data = TrainingData(self.features_.transform(samples.table), samples.target, groups, weights)
-        self.ensemble_, held_out, known = fit_ensemble(plan, data)
-        self.problem_ = problem
+        report = self._reporter(problem, methods)
+        parts, held_out = [], []
+        for number, method in enumerate(methods):
+            plan = Plan(
+                replace(problem, method=method),
+                self._training_settings(problem, samples),
+                self._network_builder(problem),
+                splits,
+                [seed + member for member in range(self.members)],
+                warm_up=WARM_UP,
+                initial=None if initial is None else initial.get(method),
+                checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+                callback=report,
+                first=number * self.members,
+                jobs=1 if self.n_jobs is None else min(effective_n_jobs(self.n_jobs), self.members),
+                threads=self.threads,
+            )
+            inputs = data._replace(features=table_tensor(samples.table)) if method == LIGHTGBM else data
+            part, scores, known = self._fit_part(plan, inputs)
+            parts.append(part)
+            held_out.append(scores)
+        self.ensemble_ = Blend(tuple(parts))
+        self.problem_ = parts[0].problem if len(parts) == 1 else problem
         self.n_iter_ = max(len(result.losses) for result in self.history_)
-        return held_out, known
+        return self.ensemble_.mean(held_out), known
+
+    def _fit_part(self, plan: Plan, data: TrainingData) -> tuple[Part, np.ndarray, np.ndarray]:
+        """Train the ensemble of one method; return it, the held-out scores, and a mask of the samples that have one."""
+        ensemble, held_out, known = fit_ensemble(plan, data)
+        return Part.of_ensemble(plan.problem, ensemble, held_out, known, data.target), held_out, known
 
     def _network_builder(self, problem: Problem) -> NetworkBuilder:
         """Return the function that builds a network for the features of the table."""
         return NetworkBuilder(self.features_.width, problem.outputs, tuple(self.hidden), self.dropout, self.module)
 
-    def _reporter(self, problem: Problem) -> Callable[[int, Progress], None] | None:
+    def _reporter(self, problem: Problem, methods: Sequence[str]) -> Callable[[int, Progress], None] | None:
         """Return what to call after each step: the callback, and a printer if ``verbose`` asks for one."""
         if not self.verbose:
             return self.callback
         name = getattr(problem.task, "label", type(problem.task).__name__)
-        return ProgressPrinter(name, self.members, self.max_iter, self.verbose, self.callback)
+        return ProgressPrinter(name, methods, self.members, self.max_iter, self.verbose, self.callback)
 
-    def _initial_networks(self, columns: int, problem: Problem) -> list[ScoreNet] | None:
-        """Return the networks of the last fit for ``warm_start``, None to start from fresh ones."""
+    def _initial_networks(self, columns: int, problem: Problem, methods: Sequence[str]) -> dict[str, list[ScoreNet]] | None:
+        """Return the networks of the last fit by method for ``warm_start``, None to start from fresh ones."""
         if not self.warm_start or not hasattr(self, "ensemble_"):
             return None
-        members = self.ensemble_.members
-        if (len(members), len(self.features_.varies), self.problem_.outputs) != (self.members, columns, problem.outputs):
+        parts = {part.problem.method: part.ensemble.members for part in self.ensemble_.parts}
+        now, before = (
+            (tuple(methods), self.members, columns, problem.outputs),
+            (tuple(parts), len(self.ensemble_.members) // len(parts), len(self.features_.varies), self.problem_.outputs),
+        )
+        if now != before:
             raise ValueError(
-                "warm_start=True continues from the last fit, but the number of members, columns or classes has changed; "
-                "set warm_start=False to start anew"
+                "warm_start=True continues from the last fit, but one of these has changed: the methods, the number of members, "
+                "of columns or of classes; set warm_start=False to start anew"
             )
-        return [member.net for member in members]
+        nets = {method: [member.net for member in members] for method, members in parts.items()}
+        # Trees are grown anew.
+        return {method: cast(list[ScoreNet], members) for method, members in nets.items() if method != LIGHTGBM}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
@@ -21,7 +22,9 @@ from taskloss._positive import choose_positive
 from taskloss._storage import tensors_under
 from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
-from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric
+from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric, is_thresholded
+from taskloss.estimators.ensemble import deal_folds
+from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.scoring import TaskScorer
 from taskloss.estimators.weights import class_weights, count_rows, read_weights, refuse_class_weight
@@ -29,15 +32,43 @@ from taskloss.tasks import Task
 from taskloss.tasks.registry import as_task
 
 THRESHOLDS = ("metric", "probability")
+NESTED_PARTS = 5
+"""Number of parts of the held-out samples; the decisions about each part are chosen on the others."""
+
+
+class HeldOut(NamedTuple):
+    """The training samples that some member held out."""
+
+    scores: np.ndarray
+    """Scores by the members that did not train on the sample, in the shape of the scores of new samples."""
+    labels: np.ndarray
+    """0/1, one column per class or label."""
+    weights: np.ndarray | None
+
+
+class _Decided(NamedTuple):
+    """Decisions that were made already, in the form of an estimator that a scorer can ask for them."""
+
+    decision: np.ndarray
+    predicted: np.ndarray
+    classes_: np.ndarray
+    pos_label_: Any
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        return self.decision
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.predicted
 
 
 @dataclass(eq=False, repr=False)
 class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     """A classifier that is trained on the metric you report.
 
-    It is an ensemble of small networks. Each is trained full batch on one part of the samples and stopped by the exact metric on
-    the rest. The held-out scores of all parts choose the threshold of ``predict`` and calibrate ``predict_proba``. With several
-    classes or labels, each has its own column of scores, and the metric is the mean over the columns.
+    By default it is a blend of small networks, trained by cross-entropy, by the direct loss and by the hinge of the metric, with
+    gradient-boosted trees. Each member is trained on one part of the samples and stopped by the exact metric on the rest. The
+    held-out scores choose the threshold of ``predict`` and calibrate ``predict_proba``. With several classes or labels, each has
+    its own column of scores, and the metric is the mean over the columns.
 
     Args:
         metric: a task or its registered name: ``"average_precision"``, ``"f_score"``, ``taskloss.PrecisionAtRecall(0.9)``.
@@ -48,7 +79,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             and 1, False and True; of other classes it is the rarer one if its share is below 40%, else the last one in sorted
             order, which a warning says.
         class_weight: weights of the classes, a dictionary or ``"balanced"`` as in scikit-learn, where the loss is a mean over
-            samples: ``method="cross_entropy"`` or a metric of classes. The other metrics themselves say what each class is worth.
+            samples: ``method="cross_entropy"``, ``"lightgbm"`` or a metric of classes. The other metrics themselves say what each
+            class is worth, so ``method="auto"`` leaves out the losses of such a metric.
 
     :class:`~taskloss.estimators.EstimatorSettings` describes the other arguments.
 
@@ -58,6 +90,7 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             scikit-learn, so scores above zero mean ``classes_[1]``, whichever class is positive.
         threshold_: the best threshold of the scores for the metric (two classes: a float, for scores of the positive class;
             labels: one per label); it is the zero of ``decision_function``.
+        left_out_: the reason for each method that ``"auto"`` left out, a dictionary.
         history_: losses and metrics of each member.
         n_iter_: largest number of steps that a member took.
 
@@ -82,15 +115,16 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on the rows of X, dense or sparse, and classes y of shape ``(n,)`` or 0/1 labels of shape ``(n, C)``.
 
-        ``sample_weight`` has any weights where the loss is a mean over samples (``method="cross_entropy"`` or a metric of
-        classes). The other metrics belong to the whole list: they take whole numbers, which count a row several times.
+        ``sample_weight`` has any weights where the loss is a mean over samples (``method="cross_entropy"``, ``"lightgbm"`` or a
+        metric of classes). The other metrics belong to the whole list: they take whole numbers, which count a row several times.
+        ``method="auto"`` leaves out the losses that the weights do not suit.
         """
         _checks.check_choice("threshold", self.threshold, THRESHOLDS)
         table, y = self._read_table(X, y, fitting=True, multi_output=True)
         weights = read_weights(sample_weight, table)
         if weights is not None:
             table, y, weights = table[weights > 0], y[weights > 0], weights[weights > 0]
-        task = as_task(self.metric)
+        task, methods = as_task(self.metric), self._choose_methods()
         labels = self._read_target(y, task)
         problem = self._problem(task)
         target = torch.from_numpy(labels[:, self._positive_column(problem)].copy() if problem.outputs is None else labels)
@@ -98,17 +132,39 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             target = target.argmax(1)
         strata, counts = _strata(labels), labels.sum(0)
         most_folds = int(np.minimum(counts, len(labels) - counts).max())
-        weights = self._with_class_weights(weights, y, problem)
+        methods, weights, rows = self._weigh(weights, y, problem, methods)
         samples = FitData(table, target, weights=weights)
-        if weights is not None and not problem.takes_weights:
-            # The metric counts rows, so a row with weight 2 becomes two.
-            rows = np.repeat(np.arange(len(table)), count_rows(weights, task))
+        if rows is not None:
             samples, labels = FitData(table[rows], target[rows], units=rows), labels[rows]
-        scores, known = self._fit_ensemble(problem, samples, strata, most_folds)
-        self._choose_decisions(
-            self._one_score(scores)[known], labels[known], None if samples.weights is None else samples.weights[known]
-        )
+        scores, known = self._fit_ensemble(problem, methods, samples, strata, most_folds)
+        weights = None if samples.weights is None else samples.weights[known]
+        self.held_out_ = HeldOut(self._one_score(scores)[known], labels[known], weights)
+        self._choose_decisions(*self.held_out_)
         return self
+
+    def held_out_metric(self) -> float | None:
+        """Return the exact metric of the training samples, each scored by the members that did not train on it.
+
+        Where the metric judges decisions, the threshold or the offsets that decide about a sample are chosen on other samples, in
+        ``NESTED_PARTS`` turns. The value is still a little optimistic, because the same samples stopped the training, and a
+        little pessimistic, because single members predict each sample, and not the whole ensemble. It is None if no samples were
+        held out, or if the classifier was read from a file.
+        """
+        check_is_fitted(self)
+        if not getattr(self, "holds_out_", False):
+            return None
+        scores, labels, weights = self.held_out_
+        part = deal_folds(_strata(labels), NESTED_PARTS, np.random.default_rng(0))
+        decision = self._decide(scores)
+        # A ranking has no decisions, and thresholds that differ between the parts would disturb it.
+        for index in np.unique(part) if is_thresholded(self.problem_.task) or self.problem_.chooses_class else ():
+            rest, own = part != index, part == index
+            nested = copy.copy(self)
+            nested._choose_decisions(scores[rest], labels[rest], None if weights is None else weights[rest])
+            decision[own] = nested._decide(scores[own])
+        truth = labels if self.kind_ == "labels" else self.classes_[labels.argmax(1)]
+        judged = _Decided(decision, self._predicted(decision), self.classes_, getattr(self, "pos_label_", None))
+        return TaskScorer(self.problem_.task)(judged, decision, truth, weights if self.problem_.chooses_class else None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the exact metric that the classifier was trained on, not the accuracy; higher is better.
@@ -126,16 +182,22 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         of labels, those with scores above zero. The scores of several classes are log-probabilities if they are trained by
         cross-entropy or a task on classes (plus the offsets of a metric of decisions); else each column is trained by itself.
         """
-        scores = self._one_score(self._scores(X))
+        return self._decide(self._one_score(self._scores(X)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return classes ``(n,)`` or 0/1 labels ``(n, C)``, by the rule of ``threshold``."""
+        return self._predicted(self.decision_function(X))
+
+    def _decide(self, scores: np.ndarray) -> np.ndarray:
+        """Return the decision function of samples with these scores."""
         if self.kind_ == "classes":
             logits = self.calibration_[0].logits(scores)
             return (log_softmax(logits, axis=1) if self.problem_.compares_classes else logits) + self.offsets_
         decision = self._calibrate(scores, BrokenLine.logits) if self.threshold == "probability" else scores - self.threshold_
         return -decision if self.kind_ == "two" and self._positive_column(self.problem_) == 0 else decision
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return classes ``(n,)`` or 0/1 labels ``(n, C)``, by the rule of ``threshold``."""
-        decision = self.decision_function(X)
+    def _predicted(self, decision: np.ndarray) -> np.ndarray:
+        """Return the classes or labels that values of the decision function stand for."""
         if self.kind_ == "labels":
             return (decision > 0).astype(np.int64)
         return self.classes_[decision.argmax(1) if self.kind_ == "classes" else (decision > 0).astype(np.int64)]
@@ -174,16 +236,31 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             self._refuse_pos_label()
         return np.eye(len(classes), dtype=np.int64)[index]
 
-    def _with_class_weights(self, weights: np.ndarray | None, y: np.ndarray, problem: Problem) -> np.ndarray | None:
-        """Return the weights of the samples times those of their classes."""
+    def _weigh(
+        self, weights: np.ndarray | None, y: np.ndarray, problem: Problem, methods: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], np.ndarray | None, np.ndarray | None]:
+        """Apply the weights of samples and classes.
+
+        Returns:
+            The methods that these weights suit, the weight of each sample, and the rows to train on where the metric counts rows,
+            so that a row with weight 2 becomes two.
+        """
         if self.class_weight is not None and self.kind_ == "labels":
             raise ValueError("class_weight is for classes, of which each sample has one, and y holds labels; leave it out")
         of_classes = class_weights(self.class_weight, y)
-        if of_classes is None:
-            return weights
-        if not problem.takes_weights:
-            refuse_class_weight(problem.task)
-        return of_classes if weights is None else weights * of_classes
+        if of_classes is not None:
+            weights = of_classes if weights is None else weights * of_classes
+        strict = [method for method in methods if not replace(problem, method=method).takes_weights]
+        if weights is None or not strict:
+            return methods, weights, None
+        try:
+            if of_classes is not None:
+                refuse_class_weight(problem.task)
+            return methods, None, np.repeat(np.arange(len(weights)), count_rows(weights, problem.task))
+        except ValueError as error:
+            if self.method != AUTO:
+                raise
+            return self._leave_out(methods, strict, str(error)), weights, None
 
     def _refuse_pos_label(self) -> None:
         if self.pos_label is not None:
@@ -206,8 +283,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             raise ValueError(f"the metric {type(task).__name__} does not apply to {target}; use {use}")
         outputs = len(self.classes_)
         if self.kind_ == "two" and task.target_kind != "class":
-            return Problem(task, self.method, self.epsilon)
-        return Problem(task, self.method, self.epsilon, outputs, exclusive=self.kind_ != "labels")
+            return Problem(task, AUTO, self.epsilon)
+        return Problem(task, AUTO, self.epsilon, outputs, exclusive=self.kind_ != "labels")
 
     def _one_score(self, scores: np.ndarray) -> np.ndarray:
         """Return one score per sample for two classes, the difference where each class has a score; else ``scores``."""

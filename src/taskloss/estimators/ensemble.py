@@ -1,4 +1,4 @@
-"""An ensemble: the mean of several networks, each stopped by samples that it was not trained on.
+"""An ensemble: the mean of several networks or boosters, each stopped by samples that it was not trained on.
 
 The samples are dealt into folds with the same share of every class. Each member holds one fold out, and its metric on that fold
 stops the training. So every sample is held out by some member, and the thresholds and the calibration are chosen on held-out
@@ -11,6 +11,7 @@ deviation over all the training samples before they are averaged.
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,9 @@ from torch import Tensor, nn
 
 from taskloss import _checks
 from taskloss._warn import warn_caller
+from taskloss.estimators.boosted_trees import Trees, grow_trees
 from taskloss.estimators.decisions import choose_threshold, is_thresholded
+from taskloss.estimators.methods import LIGHTGBM
 from taskloss.estimators.problem import Problem
 from taskloss.training import (
     Checkpoint,
@@ -69,9 +72,9 @@ class ScoreNet(nn.Module):
 
 @dataclass(frozen=True)
 class Member:
-    """One network, with the location and scale of its scores: float64, in the shape of one sample's scores."""
+    """A network or trees, with the location and scale of the scores: float64, in the shape of one sample's scores."""
 
-    net: ScoreNet
+    net: ScoreNet | Trees
     location: Tensor
     scale: Tensor
     result: TrainingResult | None
@@ -83,7 +86,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The mean of the members' standardized scores, standardized again.
+    """The mean of the members' standardized scores, standardized again; trees take the table itself for features.
 
     A mean varies less than its terms, so without the second standardization a threshold that was chosen on the held-out scores of
     single members would lie too far out.
@@ -101,8 +104,10 @@ def _mean_scores(members: Sequence[Member], features: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def raw_scores(net: nn.Module, features: Tensor) -> Tensor:
-    """Return the network's scores, computed in float64 so that they do not depend on the other samples of the batch."""
+def raw_scores(net: nn.Module | Trees, features: Tensor) -> Tensor:
+    """Return the scores, computed in float64 so that they do not depend on the other samples of the batch."""
+    if isinstance(net, Trees):
+        return torch.from_numpy(net.raw_scores(features.numpy()))
     double = copy.deepcopy(net).double().eval()
     return torch.cat([double(part.double()) for part in torch.split(features, CHUNK)])
 
@@ -136,6 +141,7 @@ class Plan:
     problem: Problem
     settings: TrainingSettings
     build: NetworkBuilder
+    """Builds the networks; trees do without."""
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
     """Rows to train on and rows to hold out, one pair per member."""
     seeds: Sequence[int]
@@ -147,7 +153,9 @@ class Plan:
     checkpoint: Path | None = None
     """Folder for the state of each member's training."""
     callback: Callable[[int, Progress], None] | None = None
-    """Called with the index of the member and its progress after each step; after each member where processes train them."""
+    """Called with the number of the member and its progress after each step; after each member where processes train them."""
+    first: int = 0
+    """Number of the first member, which the callback and the files of the checkpoint count from."""
     jobs: int = 1
     """Number of processes that train members at the same time; with 1, this process trains them."""
     threads: int = 1
@@ -171,7 +179,7 @@ def fit_ensemble(plan: Plan, data: TrainingData) -> tuple[Ensemble, np.ndarray, 
             total[held_out] += member.scores(data.features[held_out])
             count[held_out] += 1
         mean = total.numpy() / np.maximum(count, 1).reshape(-1, *[1] * (total.ndim - 1))
-        _, scale = _location_and_scale(plan.problem, _mean_scores(members, data.features))
+        _, scale = location_and_scale(plan.problem, _mean_scores(members, data.features))
     return Ensemble(tuple(members), scale), mean, count > 0
 
 
@@ -200,7 +208,7 @@ def _train_members(plan: Plan, data: TrainingData) -> list[Member]:
         members.append(member)
         if plan.callback is not None:
             for step, (loss, metric) in enumerate(zip(member.result.losses, member.result.metrics, strict=True)):
-                plan.callback(index, Progress(step + 1, loss, metric))
+                plan.callback(plan.first + index, Progress(step + 1, loss, metric))
     return members
 
 
@@ -208,8 +216,9 @@ def _train_member(plan: Plan, index: int, data: TrainingData) -> Member:
     """Train the member of this index on its rows."""
     training, held_out = (data.rows(torch.from_numpy(rows)) for rows in plan.splits[index])
     with torch_threads(plan.threads):
-        net, result = _train_network(plan, index, training, held_out)
-        return Member(net, *_location_and_scale(plan.problem, raw_scores(net, data.features)), result)
+        fit = _grow_trees if plan.problem.method == LIGHTGBM else _train_network
+        net, result = fit(plan, index, training, held_out)
+        return Member(net, *location_and_scale(plan.problem, raw_scores(net, data.features)), result)
 
 
 @contextmanager
@@ -229,11 +238,13 @@ def _train_network(plan: Plan, index: int, training: TrainingData, held_out: Tra
     net = ScoreNet(plan.build(seed), problem.outputs) if plan.initial is None else copy.deepcopy(plan.initial[index])
 
     def train_phase(criterion: Criterion, settings: TrainingSettings, phase: str, steps_before: int = 0) -> TrainingResult:
-        checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{index}-{phase}.safetensors")
+        checkpoint = (
+            None if plan.checkpoint is None else Checkpoint(plan.checkpoint / f"member-{plan.first + index}-{phase}.safetensors")
+        )
 
         def report(progress: Progress) -> None:
             if plan.callback is not None:
-                plan.callback(index, progress._replace(iteration=steps_before + progress.iteration))
+                plan.callback(plan.first + index, progress._replace(iteration=steps_before + progress.iteration))
 
         return train(
             net,
@@ -261,6 +272,19 @@ def _train_network(plan: Plan, index: int, training: TrainingData, held_out: Tra
     best = steps + second.best_iteration if second.best_metric >= first.best_metric else first.best_iteration
     result = TrainingResult(first.losses + second.losses, first.metrics + second.metrics, best)
     return (net if best > steps else warmed_up), result
+
+
+def _grow_trees(plan: Plan, index: int, training: TrainingData, held_out: TrainingData) -> tuple[Trees, TrainingResult]:
+    """Grow the trees of the member of this index. It takes no time worth a checkpoint."""
+    return grow_trees(
+        plan.problem,
+        training,
+        held_out,
+        settings=plan.settings,
+        seed=int(plan.seeds[index]),
+        threads=plan.threads,
+        on_round=None if plan.callback is None else functools.partial(plan.callback, plan.first + index),
+    )
 
 
 def _has_no_gradient(net: ScoreNet, problem: Problem, samples: TrainingData) -> bool:
@@ -303,7 +327,7 @@ def _shift_to_threshold(net: ScoreNet, problem: Problem, samples: TrainingData) 
     net.shift += torch.tensor(best).to(net.shift).reshape(net.shift.shape)
 
 
-def _location_and_scale(problem: Problem, scores: Tensor) -> tuple[Tensor, Tensor]:
+def location_and_scale(problem: Problem, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Return what to subtract from scores and what to divide them by, so that they are standardized."""
     if problem.chooses_class:
         # The scores of the classes are compared with each other, so all of them get the same scale and none is shifted.

@@ -1,17 +1,18 @@
-"""The table of methods: the loss that each method trains a network with, for a given metric.
+"""The methods: the table of the losses that networks are trained with, trees by LightGBM, and what ``"auto"`` blends.
 
-An entry is a function of the task and epsilon that returns a criterion, ``(scores, target, groups=None, weight=None) -> loss``.
-To add a method, add a line to ``LOSSES_BY_METHOD``.
+An entry of the table is a function of the task and epsilon that returns a criterion, ``(scores, target, groups=None,
+weight=None) -> loss``. To add a loss, add a line to ``LOSSES_BY_METHOD``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
-from taskloss import tasks
+from taskloss import _checks, tasks
 from taskloss.direct import DirectLoss, StructuredHingeLoss
 from taskloss.training import Criterion
 
@@ -75,3 +76,32 @@ LOSSES_BY_METHOD: dict[str, Callable[[tasks.Task, float], Criterion]] = {
     "cross_entropy": lambda task, epsilon: CrossEntropy(),
     "lp": _linear_program,
 }
+
+LIGHTGBM = "lightgbm"
+"""The method that grows trees by LightGBM's own objective instead of training networks."""
+AUTO = "auto"
+"""The method that blends those of ``AUTO_METHODS``."""
+AUTO_METHODS = ("cross_entropy", "direct", "hinge", LIGHTGBM)
+
+
+def read_methods(method: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the methods that a setting names: one, several, or those of ``"auto"``; raise unless each is known.
+
+    >>> read_methods("direct"), read_methods(["hinge", "lightgbm"]), len(read_methods("auto"))
+    (('direct',), ('hinge', 'lightgbm'), 4)
+    """
+    known = (*LOSSES_BY_METHOD, LIGHTGBM)
+    if isinstance(method, str):
+        _checks.check_choice("method", method, (AUTO, *known))
+        return AUTO_METHODS if method == AUTO else (method,)
+    names = tuple(method)
+    for name in names:
+        _checks.check_choice("method", name, known)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"method is one method or names each of those to blend once, got {method!r}")
+    return names
+
+
+def lightgbm_is_installed() -> bool:
+    """Whether LightGBM can be imported."""
+    return importlib.util.find_spec("lightgbm") is not None

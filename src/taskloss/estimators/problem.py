@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from taskloss import _checks, tasks
+from taskloss import tasks
 from taskloss.estimators.decisions import is_thresholded, threshold_rule
-from taskloss.estimators.methods import LOSSES_BY_METHOD, CrossEntropy
+from taskloss.estimators.methods import LIGHTGBM, LOSSES_BY_METHOD, CrossEntropy
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import reduce_values
 from taskloss.tasks import Call, Task
 from taskloss.tasks.ranking import ConvexRankingTask
 from taskloss.thresholds import for_value
 from taskloss.training import Criterion
+
+MEANS_OF_SAMPLES = ("cross_entropy", LIGHTGBM)
+"""Methods whose loss is the cross-entropy of each sample, whatever the metric."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Problem:
 
     task: Task
     method: str
+    """A loss of :data:`LOSSES_BY_METHOD`, ``"lightgbm"``, or ``"auto"`` for a blend of several."""
     epsilon: float
     outputs: int | None = None
     exclusive: bool = False
@@ -50,11 +54,10 @@ class Problem:
 
         To them a constant per sample means nothing, so they compare the samples of a class only as log-probabilities.
         """
-        return self.exclusive and (self.method == "cross_entropy" or self.chooses_class)
+        return self.exclusive and (self.method in MEANS_OF_SAMPLES or self.chooses_class)
 
     def criterion(self) -> Criterion:
-        """Return the loss of the method."""
-        _checks.check_choice("method", self.method, tuple(LOSSES_BY_METHOD))
+        """Return the loss of the method, if it trains networks."""
         if self.method == "cross_entropy":
             return self.warm_up_criterion()
         return LOSSES_BY_METHOD[self.method](self.task, self.epsilon)
@@ -71,12 +74,12 @@ class Problem:
         labels, of classes and of single points of a curve. Metrics that every pair of samples affects need no warm-up.
         """
         without_plateaus = (ConvexRankingTask, tasks.ROCAUC, tasks.PartialAUC, tasks.GradedNDCG)
-        return self.method != "cross_entropy" and not isinstance(self.task, without_plateaus)
+        return self.method not in MEANS_OF_SAMPLES and not isinstance(self.task, without_plateaus)
 
     @property
     def takes_weights(self) -> bool:
         """Whether the loss is a mean over samples, so that each of them can have a weight of its own."""
-        return self.method == "cross_entropy" or self.chooses_class
+        return self.method in MEANS_OF_SAMPLES or self.chooses_class
 
     def metric(self, scores: Tensor, target: Tensor, groups: Tensor | None = None, weight: Tensor | None = None) -> float:
         """Return the exact metric (higher is better), NaN where it is undefined; metrics of labels use their best threshold.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from taskloss.training import Progress
 
@@ -15,17 +15,25 @@ class ProgressPrinter:
     """A callback that prints the progress of the members and passes it on to another callback."""
 
     def __init__(
-        self, metric: str, members: int, steps: int, verbose: int, callback: Callable[[int, Progress], None] | None
+        self,
+        metric: str,
+        methods: Sequence[str],
+        members: int,
+        steps: int,
+        verbose: int,
+        callback: Callable[[int, Progress], None] | None,
     ) -> None:
-        self._metric, self._members, self._steps = metric, members, steps
+        self._metric, self._methods, self._members, self._steps = metric, methods, members, steps
         self._verbose, self._callback = verbose, callback
         self._start = time.perf_counter()
 
     def __call__(self, member: int, progress: Progress) -> None:
         """Print a line when a member begins and, if ``verbose`` is above 1, every few steps."""
         if progress.iteration == 1 or (self._verbose > 1 and progress.iteration % EVERY == 0):
+            part, number = divmod(member, self._members)
+            method = f"{self._methods[part]}, " if len(self._methods) > 1 else ""
             print(
-                f"member {member + 1} of {self._members}, step {progress.iteration} of at most {self._steps}: loss "
+                f"{method}member {number + 1} of {self._members}, step {progress.iteration} of at most {self._steps}: loss "
                 f"{progress.loss:.4f}, held-out {self._metric} {progress.metric:.4f}, {time.perf_counter() - self._start:.1f} s",
                 flush=True,
             )

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from taskloss.estimators.base import FitData, TaskLossEstimator
+from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.weights import query_weights
 from taskloss.tasks import NDCG, GradedNDCG, Task
 from taskloss.tasks.registry import as_task
+
+
+class HeldOut(NamedTuple):
+    """The training rows that some member held out."""
+
+    scores: np.ndarray
+    """Scores by the members that did not train on the row."""
+    relevance: np.ndarray
+    queries: np.ndarray | None
+    weights: np.ndarray | None
+    """Weight of the query of each row."""
 
 
 @dataclass(eq=False, repr=False)
@@ -54,7 +67,7 @@ class TaskLossRanker(TaskLossEstimator):
         relevance = column_or_1d(y, warn=True).astype(np.float64)
         task = self._task(relevance)
         query = self._read_queries(groups, qid, len(relevance))
-        problem = Problem(task, self.method, self.epsilon)
+        problem = Problem(task, AUTO, self.epsilon)
         weights = query_weights(sample_weight, table, query, task)
         if weights is not None and query is not None:
             kept = weights > 0
@@ -73,8 +86,24 @@ class TaskLossRanker(TaskLossEstimator):
                 f"no ranking can be learned: y is {relevance[0]:g} in all rows of "
                 f"{'a list' if query is None else 'every query'}; each needs more and less relevant rows"
             )
-        self._fit_ensemble(problem, FitData(table, target, query, weights, units=query), strata, most_folds)
+        samples = FitData(table, target, query, weights, units=query)
+        scores, known = self._fit_ensemble(problem, self._choose_methods(), samples, strata, most_folds)
+        queries, weights = (None if part is None else part[known] for part in (query, weights))
+        self.held_out_ = HeldOut(scores[known], relevance[known], queries, weights)
         return self
+
+    def held_out_metric(self) -> float | None:
+        """Return the exact metric of the training samples, each scored by the members that did not train on it.
+
+        It is a little optimistic, because the same samples stopped the training, and a little pessimistic, because single
+        members rank each query, and not the whole ensemble. It is None if no samples were held out, or if the ranker was read
+        from a file.
+        """
+        check_is_fitted(self)
+        if not getattr(self, "holds_out_", False):
+            return None
+        scores, relevance, query, weights = self.held_out_
+        return self._value(scores, relevance, None if query is None else _from_zero(query), weights)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return one score per row; within a query, rows with a higher score come first."""
@@ -83,11 +112,15 @@ class TaskLossRanker(TaskLossEstimator):
     def score(self, X: Any, y: Any, groups: Any = None, *, qid: Any = None, sample_weight: Any = None) -> float:
         """Return the exact metric, its mean over the queries where it is defined; weights as in :meth:`fit`."""
         query = self._read_queries(groups, qid, len(y))
-        options = {} if query is None else {"groups": torch.from_numpy(query)}
         weights = query_weights(sample_weight, np.asarray(y), query, self.problem_.task)
+        return self._value(self.predict(X), np.asarray(y, np.float64), query, weights)
+
+    def _value(self, scores: np.ndarray, relevance: np.ndarray, query: np.ndarray | None, weights: np.ndarray | None) -> float:
+        """Return the exact metric of scores; all arrays have one entry per row."""
+        options = {} if query is None else {"groups": torch.from_numpy(query)}
         if weights is not None and query is not None:
             options["weight"] = torch.from_numpy(weights[np.unique(query, return_index=True)[1]])
-        return self.problem_.metric(torch.from_numpy(self.predict(X)), torch.from_numpy(np.asarray(y, np.float64)), **options)
+        return self.problem_.metric(torch.from_numpy(scores), torch.from_numpy(relevance), **options)
 
     def _task(self, relevance: np.ndarray) -> Task:
         task = as_task(self.metric)

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from taskloss.direct import EPSILON
+from taskloss.estimators.methods import AUTO
 from taskloss.tasks import Task
 from taskloss.training import HIDDEN, Progress, TrainingSettings
 
@@ -19,19 +20,21 @@ from taskloss.training import HIDDEN, Progress, TrainingSettings
 # the comparison and the representation of scikit-learn.
 @dataclass(eq=False, repr=False)
 class EstimatorSettings:
-    """Settings of an ensemble of networks, the same for a classifier and a ranker.
+    """Settings of the ensembles, the same for a classifier and a ranker.
 
     Args:
         metric: the task to train on, or its registered name.
-        method: the loss to train with: ``"direct"`` (with the default update of the metric), ``"direct_positive"``,
-            ``"direct_negative"``, ``"direct_central"``, ``"hinge"``, ``"lp"`` (the metrics that :mod:`taskloss.lp` has a loss
-            for), or ``"cross_entropy"``, for comparison with the same network and stopping rule.
+        method: how to train. A loss for networks: ``"cross_entropy"``, ``"direct"`` (with the default update of the metric),
+            ``"direct_positive"``, ``"direct_negative"``, ``"direct_central"``, ``"hinge"`` or ``"lp"`` (the metrics that
+            :mod:`taskloss.lp` has a loss for). ``"lightgbm"``: gradient-boosted trees instead of networks. Several of these,
+            such as ``("direct", "lightgbm")``: their blend. ``"auto"``: the blend of cross-entropy, direct, hinge and LightGBM,
+            without those that do not apply (see ``left_out_``).
         hidden: widths of the hidden layers.
         module: ``module(n_features, n_outputs)`` builds your own network instead, ``(n, n_features) -> (n, n_outputs)``.
         epsilon: weight of the task loss in the direct losses; larger is smoother.
-        members: number of networks.
+        members: number of networks, or of LightGBM's boosters, for each method of a blend.
         folds: number of folds that the samples are dealt into; each member holds one of them out.
-        max_iter: largest number of training steps of a member.
+        max_iter: largest number of training steps of a member, and a third of those of a booster's rounds.
         patience: a member stops after this many steps without a better metric on its held-out fold. The default is long,
             because with rare positives the metric of a small fold stays flat or falls before it rises.
         learning_rate: learning rate of AdamW.
@@ -57,7 +60,7 @@ class EstimatorSettings:
 
     metric: str | Task
     _: KW_ONLY
-    method: str = "direct"
+    method: str | Sequence[str] = AUTO
     hidden: Sequence[int] = HIDDEN
     module: Callable[[int, int], nn.Module] | None = None
     epsilon: float = EPSILON

@@ -7,9 +7,10 @@ from taskloss.report.curves import describe_classes, describe_curves, describe_t
 from taskloss.report.files import as_json, read_results, write_report
 from taskloss.report.records import Bin, ClassResults, Comparison, Curves, DataCard, Feature, FeatureEffect, Run, Thresholds
 from taskloss.report.rows import Row, split_rows, summary_rows
-from taskloss.report.summary import Contrast, Summary, summarize
+from taskloss.report.summary import CONFIDENCE, Contrast, Gain, Summary, summarize
 
 __all__ = [
+    "CONFIDENCE",
     "Bin",
     "ClassResults",
     "Comparison",
@@ -18,6 +19,7 @@ __all__ = [
     "DataCard",
     "Feature",
     "FeatureEffect",
+    "Gain",
     "Row",
     "Run",
     "Summary",

@@ -36,6 +36,5 @@ def column_effects(comparison: Comparison, method: str) -> list[ColumnEffect]:
 
 
 def explained_methods(comparison: Comparison) -> list[str]:
-    """Return the methods whose effects are shown: the contender, and the one with the highest mean if that is another."""
-    means = summarize(comparison).means
-    return list(dict.fromkeys([comparison.contender, max(means, key=means.__getitem__)]))
+    """Return the methods whose effects are shown: the recommended one, and the contender if that is another."""
+    return list(dict.fromkeys([summarize(comparison).recommended, comparison.contender]))

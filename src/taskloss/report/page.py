@@ -76,7 +76,10 @@ def _charts(comparison: Comparison) -> list[tuple[str, Markup, str]]:
         )
     )
     if any(len(run.steps) > 1 for run in comparison.runs):
-        caption = f"The exact {comparison.metric} on the validation samples. Thin: one split. Thick: their mean."
+        caption = (
+            f"The exact {comparison.metric} on the samples that stop the training, higher than on new ones: a metric of "
+            "decisions takes the thresholds that are best for them. Thin: one split. Thick: their mean."
+        )
         charts.append(("Learning curves", figures.learning(comparison), caption))
     picture = figures.calibration(comparison)
     classes = len(comparison.data.classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-FORMAT = 2
+FORMAT = 3
 """Version of the format of ``results.json``; files of another version are refused."""
 CLASSES_LISTED = 8
 """Largest number of classes that are listed with their sizes in a sentence."""
@@ -161,13 +161,20 @@ class Comparison:
     baseline: str
     """The label of the method that all others are compared with."""
     contender: str
-    """The label of the method that the verdict is about."""
+    """The label of the direct loss alone, whose gain over the baseline is part of the verdict."""
     runs: tuple[Run, ...]
     settings: dict[str, str]
     """The settings in words, by name."""
     command: str
     """The command line that gives the same results."""
     versions: dict[str, str]
+    default: str = ""
+    """The label of the method that is recommended unless another is better by more than chance explains; where it was not
+    compared, the baseline takes its place."""
+    trees: str = ""
+    """The label of gradient-boosted trees, whether they were compared or not; empty if they are of no interest."""
+    train_commands: dict[str, str] = field(default_factory=dict)
+    """The command that trains a model on all the data, by the label of the method. Only these methods are recommended."""
 
     def runs_of(self, method: str) -> tuple[Run, ...]:
         """Return the runs of one method, sorted by seed."""

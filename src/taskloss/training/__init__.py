@@ -5,7 +5,7 @@ This package may import ``metrics``, ``full_batch``, ``_storage`` and ``_checks`
 
 from taskloss.training.checkpoints import Checkpoint
 from taskloss.training.data import TrainingData
-from taskloss.training.loop import Criterion, Metric, Progress, TrainingResult, train
+from taskloss.training.loop import Criterion, Metric, Progress, TrainingResult, is_better, train
 from taskloss.training.networks import HIDDEN, build_mlp, seeded
 from taskloss.training.settings import TrainingSettings
 
@@ -19,6 +19,7 @@ __all__ = [
     "TrainingResult",
     "TrainingSettings",
     "build_mlp",
+    "is_better",
     "seeded",
     "train",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -120,7 +120,7 @@ def train(
                 state.best = done
             elif done % interval == 0 or done in (1, settings.iterations):
                 state.metrics.append(_validate(state.average or model, metric, validation, settings.batch_size))
-                if _is_better(state, settings):
+                if is_better(state.metrics, state.best, min(settings.smoothing, settings.iterations)):
                     state.best, state.best_weights = done, _copy_weights(state.average or model)
             else:
                 state.metrics.append(state.metrics[-1])
@@ -148,17 +148,17 @@ def _is_over(state: RunState, settings: TrainingSettings) -> bool:
     return done >= settings.iterations or (state.best > 0 and done - state.best >= settings.patience)
 
 
-def _is_better(state: RunState, settings: TrainingSettings) -> bool:
-    """Whether the mean metric of the last few steps is the highest so far.
+def is_better(metrics: Sequence[float], best: int, window: int) -> bool:
+    """Whether the mean metric of the last ``window`` steps is higher than at the step ``best``, which is 0 if there is none.
 
     The first steps, which have too few steps before them, are not candidates: a single lucky value of a network that has hardly
     been trained could beat every later mean.
     """
-    window, step = min(settings.smoothing, settings.iterations), len(state.metrics)
+    step = len(metrics)
     if step < window:
         return False
-    last, best = (sum(state.metrics[end - window : end]) for end in (step, state.best or step))
-    return state.best == 0 or last > best
+    last, highest = (sum(metrics[end - window : end]) for end in (step, best or step))
+    return best == 0 or last > highest
 
 
 def _step(

@@ -1,0 +1,157 @@
+"""Gradient-boosted trees as a member of an ensemble: grown by LightGBM, stopped by the exact metric as a network is.
+
+LightGBM has an objective of its own: the log loss of two classes or of each label, the multinomial log loss of several classes,
+LambdaRank for queries. After each round the exact metric of the held-out samples is computed, and the round is kept by the rule
+that keeps a step of a network. The table is read as it is: trees need no scaling, and a missing value (NaN) has a branch of its
+own. After the training only the trees remain, as arrays, so a model that is read from a file predicts the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from taskloss.estimators.problem import Problem
+from taskloss.training import Progress, TrainingData, TrainingResult, TrainingSettings, is_better
+from taskloss.trees import Forest
+
+SETTINGS = {
+    "learning_rate": 0.05,
+    "num_leaves": 7,
+    "min_data_in_leaf": 10,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.8,
+}
+"""Settings of the trees that differ from LightGBM's. Small random trees lose little where rows are many and are far better where
+positives are rare or labels are wrong."""
+ROUNDS_PER_STEP = 3
+"""A round of small trees changes the scores less than a step of a network, so there may be more of them."""
+PATIENCE = 50
+"""Rounds without a better metric before the end, or the patience of the networks if that is shorter."""
+LEAST_ROUNDS = 20
+"""Rounds that are not compared, because the metric of a small fold may be highest by chance after a few trees."""
+MOST_ROWS_OF_QUERY, MOST_GRADE = 10_000, 30
+"""The limits of LambdaRank."""
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The trees of a member: one forest, or one per label."""
+
+    forests: tuple[Forest, ...]
+    outputs: int | None
+    """As in :class:`Problem`."""
+
+    def raw_scores(self, table: np.ndarray) -> np.ndarray:
+        """Return the scores of float64 rows ``(n, d)``, in the shape that the problem needs."""
+        scores = [forest.raw_scores(table) for forest in self.forests]
+        return scores[0] if self.outputs is None or scores[0].ndim == 2 else np.column_stack(scores)
+
+
+def grow_trees(
+    problem: Problem,
+    training: TrainingData,
+    held_out: TrainingData,
+    *,
+    settings: TrainingSettings,
+    seed: int,
+    threads: int,
+    on_round: Callable[[Progress], None] | None,
+) -> tuple[Trees, TrainingResult]:
+    """Grow the trees of a member; the features are the table itself, float64.
+
+    The loss that is reported after a round is LightGBM's own of the training samples; of LambdaRank, one minus its NDCG.
+    """
+    boosters = _boosters(problem, training, seed, threads)
+    table = held_out.features.numpy()
+    scores = np.zeros((len(table), problem.outputs or 1))
+    losses: list[float] = []
+    metrics: list[float] = []
+    best, patience = 0, min(settings.patience, PATIENCE)
+    most = ROUNDS_PER_STEP * settings.iterations
+    window, least = min(settings.smoothing, most), min(LEAST_ROUNDS, most)
+    while len(metrics) < most and (best == 0 or len(metrics) - best < patience):
+        finished = [booster.update() for booster in boosters]
+        if all(finished) and metrics:  # None finds a split any more.
+            break
+        scores += np.column_stack([_newest(booster, table, len(metrics)) for booster in boosters])
+        shaped = torch.from_numpy(scores if problem.outputs else scores[:, 0])
+        metrics.append(problem.metric(shaped, held_out.target, **held_out.options()))
+        losses.append(float(np.mean([_training_loss(booster) for booster in boosters])))
+        if len(metrics) >= least and is_better(metrics, best, window):
+            best = len(metrics)
+        if on_round is not None:
+            on_round(Progress(len(metrics), losses[-1], metrics[-1]))
+    best = best or len(metrics)
+    trees = Trees(tuple(Forest.from_lightgbm(booster, best) for booster in boosters), problem.outputs)
+    return trees, TrainingResult(tuple(losses), tuple(metrics), best)
+
+
+def _newest(booster: Any, table: np.ndarray, done: int) -> np.ndarray:
+    """Return what the newest round of a booster adds to the scores; ``done`` rounds came before."""
+    if booster.current_iteration() <= done:
+        return np.zeros((len(table), booster.num_model_per_iteration()))
+    added = np.asarray(booster.predict(table, raw_score=True, start_iteration=done, num_iteration=1))
+    return added.reshape(len(table), -1)
+
+
+def _training_loss(booster: Any) -> float:
+    value, higher_is_better = booster.eval_train()[0][2:4]
+    return 1.0 - value if higher_is_better else value
+
+
+def _boosters(problem: Problem, training: TrainingData, seed: int, threads: int) -> list[Any]:
+    """Return one booster, or one per label, without trees."""
+    import lightgbm
+
+    common: dict[str, Any] = {
+        **SETTINGS,
+        "seed": seed,
+        "num_threads": threads,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
+    table, target = training.features.numpy(), training.target.numpy()
+    weights = None if training.weights is None else training.weights.numpy()
+    order, sizes = np.arange(len(target)), None
+    objective: dict[str, Any] = {"objective": "binary", "metric": "binary_logloss"}
+    columns = [target]
+    if problem.exclusive:
+        objective = {"objective": "multiclass", "metric": "multi_logloss", "num_class": problem.outputs}
+        columns = [target if problem.chooses_class else target.argmax(1)]
+    elif problem.outputs is not None:
+        columns = list(target.T)
+    elif training.groups is not None and _suits_lambdarank(training):
+        # LightGBM wants the rows of a query next to each other.
+        order = np.argsort(training.groups.numpy(), kind="stable")
+        sizes = np.unique(training.groups.numpy(), return_counts=True)[1]
+        objective = {"objective": "lambdarank", "metric": "ndcg", "eval_at": [10]}
+    elif problem.task.target_kind == "graded":
+        objective = {"objective": "regression", "metric": "l2"}
+    parameters = {**common, **objective}
+    return [
+        lightgbm.Booster(
+            parameters,
+            lightgbm.Dataset(
+                table[order],
+                column[order],
+                group=sizes,
+                weight=None if weights is None else weights[order],
+                params=parameters,
+            ),
+        )
+        for column in columns
+    ]
+
+
+def _suits_lambdarank(training: TrainingData) -> bool:
+    """Whether LambdaRank takes these queries: their grades are small whole numbers, and none has too many rows."""
+    _, sizes = training.groups.unique(return_counts=True)  # type: ignore[union-attr]
+    grades = training.target
+    return bool(sizes.max() <= MOST_ROWS_OF_QUERY and (grades == grades.round()).all() and grades.max() <= MOST_GRADE)
