@@ -19,6 +19,7 @@ from benchmarks import (
     batches,
     boosting,
     cells,
+    ensemble_losses,
     estimators,
     from_scratch,
     fscore,
@@ -27,6 +28,7 @@ from benchmarks import (
     lp_losses,
     measure,
     netlib,
+    networks,
     segmentation,
 )
 from sklearn.metrics import f1_score
@@ -106,6 +108,69 @@ def test_estimators_runs_and_goes_on(run_quickly, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+def test_networks_run_and_go_on(run_quickly, tmp_path):
+    first = run_quickly(networks, "tabular", tmp_path / "networks.json")
+    assert set(first["summary"]) == set(networks.VARIANTS) - {networks.DEFAULT}
+    gains = [
+        100 * (record["test_ap"] - default["test_ap"])
+        for record, default in itertools.product(first["records"], repeat=2)
+        if (record["variant"], default["variant"], record["condition"]) == ("piecewise", networks.DEFAULT, "noise")
+        and all(record[key] == default[key] for key in ("method", "condition"))
+    ]
+    assert first["summary"]["piecewise"]["noise"][0] == pytest.approx(sum(gains) / 2)
+    assert run_quickly(networks, "tabular", tmp_path / "networks.json")["summary"] == first["summary"]
+
+
+def test_networks_in_one_equal_their_members():
+    torch.manual_seed(0)
+    features = torch.randn(7, 3)
+    together = networks.TabM(3, 4)
+    for member, scores in enumerate(together(features).T):
+        values = features * together.factors[member]
+        for layer in together.layers:
+            values = layer(values).relu()
+        expected = values @ together.weight[member, :, 0] + together.bias[member]
+        torch.testing.assert_close(scores, expected.flatten())
+    packed = networks.Packed(3, 4)
+    for member, scores in enumerate(packed(features).T):
+        values = features
+        for weight, bias in zip(packed.weights, packed.biases, strict=True):
+            values = values.relu() if weight is not packed.weights[0] else values
+            values = values @ weight[member] + bias[member]
+        torch.testing.assert_close(scores, values.flatten())
+
+
+def test_ensemble_losses_run_and_go_on(run_quickly, tmp_path):
+    first = run_quickly(ensemble_losses, "tabular", tmp_path / "losses.json")
+    assert set(first["summary"]) == set(ensemble_losses.BASES)
+    assert {record["variant"] for record in first["records"]} == set(ensemble_losses.LOSSES)
+    assert run_quickly(ensemble_losses, "tabular", tmp_path / "losses.json") == first
+
+
+def test_relative_epsilon_is_epsilon_times_the_deviation():
+    torch.manual_seed(0)
+    scores, target = torch.randn(40), torch.arange(40) % 5 == 0
+    gradients = []
+    for factor in (1.0, 50.0):
+        scaled = (factor * scores).requires_grad_()
+        ensemble_losses.relative(tl.AveragePrecision())(scaled, target).backward()
+        gradients.append(factor * scaled.grad)
+    torch.testing.assert_close(gradients[0], gradients[1])
+    plain = scores.clone().requires_grad_()
+    tl.DirectLoss(tl.AveragePrecision(), epsilon=ensemble_losses.EPSILON * float(scores.std()))(plain, target).backward()
+    torch.testing.assert_close(gradients[0], plain.grad)
+
+
+def test_sum_counts_the_entropy_per_positive():
+    scores = torch.tensor([2.0, -1.0, 0.5, -3.0])
+    target = torch.tensor([1, 0, 0, 1])
+    # Logistic losses log(1 + exp(-2)), log(1 + exp(-1)), log(1 + exp(0.5)) and log(1 + exp(3)); AP is (1 + 2 / 4) / 2.
+    entropy = sum(math.log1p(math.exp(value)) for value in (-2.0, -1.0, 0.5, 3.0))
+    value = ensemble_losses.summed(tl.AveragePrecision())(scores, target)
+    assert value.item() == pytest.approx(entropy / 2 + 10 * (1 - 0.75))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_batches_runs_and_goes_on(run_quickly, tmp_path):
     first = run_quickly(batches, "voc2012_action", tmp_path / "batches.json")
     assert set(first["summary"]) == set(batches.SETS)
@@ -144,7 +209,7 @@ def test_from_scratch_runs_every_problem_and_goes_on(monkeypatch, tmp_path):
     assert json.loads(output.read_text()) == first
 
 
-@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib])
+@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib, networks])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
