@@ -191,7 +191,13 @@ def as_features(answer: Any, shape: tuple[int, ...], unit_interval: bool) -> np.
         answer = answer.cpu().numpy(force=True)
     if not isinstance(answer, (np.ndarray, list, tuple)):
         raise TypeError(f"the solver returned {type(answer).__name__}; expected psi, an array of shape {shape}")
-    features = np.array(answer, np.float64)
+    try:
+        features = np.array(answer, np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"the solver returned a {type(answer).__name__} that is no array of numbers; expected psi alone, an array of shape "
+            f"{shape}. A solver that returns (psi, value) needs [0]"
+        ) from error
     if features.shape != shape:
         raise ValueError(
             f"the solver returned psi of shape {features.shape} for scores of shape {shape}; expected the same shape. A solver "

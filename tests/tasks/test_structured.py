@@ -257,6 +257,12 @@ def test_wrong_input_and_settings():
         tl.DirectLoss(tl.Structured(solver, loss="cost"))(torch.zeros(1, 2, 2), torch.tensor([[[0, 1], [torch.nan, 0]]]))
     with pytest.raises(TypeError, match="solver must be a function of the scores, got int"):
         tl.Structured(3)
+    with pytest.raises(TypeError, match="got the task Structured; give the solver in it, task.solver"):
+        tl.Structured(tl.Structured(solver))
+    with pytest.raises(TypeError, match=r"expected a task .* got Assignment; if it is a solver, write Structured\(solver"):
+        tl.DirectLoss(solver)
+    with pytest.raises(TypeError, match=r"returned a tuple .*expected psi alone, an array of shape \(2, 2\).*needs \[0\]"):
+        tl.DirectLoss(tl.Structured(lambda scores: (solver(scores), 1.0)))(torch.zeros(1, 2, 2), torch.eye(2)[None])
     with pytest.raises(ValueError, match="loss='zero_one'"):
         tl.Structured(solver, loss="zero_one")
     with pytest.raises(ValueError, match="on_worse='skip'"):

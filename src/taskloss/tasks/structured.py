@@ -89,6 +89,9 @@ class Structured(Task):
     on_worse: str = field(default="raise", kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.solver, Task):
+            name = type(self.solver).__name__
+            raise TypeError(f"solver must be a function of the scores, got the task {name}; give the solver in it, task.solver")
         _checks.check_callable("solver", self.solver, "the scores")
         _checks.check_flag("batched", self.batched)
         structured_checks.check_loss_and_augment(self.loss, self.augment)
