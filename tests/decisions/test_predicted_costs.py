@@ -141,5 +141,8 @@ def test_wrong_settings():
         decisions.PerturbationGradientLoss(solver, sigma=-1.0)
     with pytest.raises(TypeError, match="solver must be a function of the scores"):
         decisions.SPOPlusLoss("gurobi")
+    for loss in (decisions.SPOPlusLoss, decisions.BlackboxLoss, decisions.PerturbationGradientLoss):
+        with pytest.raises(TypeError, match="unknown option 'processes'; expected batched, batch_dims, on_worse"):
+            loss(solver, processes=2)
     with pytest.raises(ValueError, match="reduction='max'"):
         decisions.SPOPlusLoss(solver, reduction="max")

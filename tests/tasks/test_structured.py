@@ -273,6 +273,20 @@ def test_wrong_input_and_settings():
         loss(torch.zeros(1, 2, 2), torch.eye(2)[None], ignore_index=-1)
 
 
+@pytest.mark.parametrize(
+    ("solver", "batched", "note"),
+    [
+        (lambda scores: np.eye(4)[scores.argmax(axis=1)], False, r"one instance \(batched=False\): .* shape \(4,\)"),
+        (lambda scores: np.eye(4)[scores.argmax() + 4], True, r"a whole batch \(batched=True\): .* shape \(3, 4\)"),
+        (lambda scores: torch.relu(scores), True, "a float64 numpy array"),
+    ],
+)
+def test_an_error_of_the_users_solver_says_what_it_was_called_with(solver, batched, note):
+    with pytest.raises((TypeError, IndexError)) as caught:
+        tl.DirectLoss(tl.Structured(solver, batched=batched))(torch.zeros(3, 4), torch.eye(4)[:3])
+    assert re.search(note, caught.value.__notes__[0])
+
+
 def test_a_function_as_solver_survives_copies_pickle_and_compile():
     torch._dynamo.reset()
     loss = tl.DirectLoss(tl.Structured(top_two))
