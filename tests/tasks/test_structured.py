@@ -287,6 +287,27 @@ def test_an_error_of_the_users_solver_says_what_it_was_called_with(solver, batch
     assert re.search(note, caught.value.__notes__[0])
 
 
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        lambda solver: tl.DirectLoss(tl.Structured(solver, loss="regret")),
+        tl.decisions.SPOPlusLoss,
+        lambda solver: tl.decisions.PerturbedFenchelYoungLoss(tl.Structured(solver, loss="regret")),
+    ],
+)
+def test_values_that_are_given_as_costs_are_noticed(criterion, recwarn):
+    values = torch.tensor([[3.0, 1.0, 2.0], [1.0, 2.0, 0.0]])
+    scores = torch.tensor([[1.0, -1.0, 2.0], [2.0, 1.0, 1.0]], requires_grad=True)
+    knapsack, one_of_three = tl.solvers.Knapsack([1.0, 1.0, 2.0], 2.0), tl.solvers.TopK(1)
+    criterion(knapsack)(scores, -values)
+    criterion(knapsack)(scores, values - 1.5)  # To choose nothing is best for no instance.
+    criterion(knapsack)(scores[:1], values[:1])  # A single instance may be idle.
+    criterion(one_of_three)(scores, values)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"choose nothing \(psi = 0\).*minus the values.*take minus both"):
+        criterion(knapsack)(scores, values)
+
+
 def test_a_function_as_solver_survives_copies_pickle_and_compile():
     torch._dynamo.reset()
     loss = tl.DirectLoss(tl.Structured(top_two))
