@@ -135,16 +135,24 @@ def check_grid_shape(shape: tuple[int, ...]) -> None:
         raise ValueError(f"scores has shape {shape}; expected rows and columns as the last two axes, none of them empty")
 
 
+COSTS_ABOVE_ZERO = (
+    "Predicted costs are lowered by augmented inference, by up to epsilon with loss='hamming' and by epsilon times the true "
+    "costs with others (SPO+: half of the true costs), and by noise. Let the network give costs that stay above zero: "
+    "scores = -(epsilon + softplus(output)), or more for high true costs; or use loss='regret' with update='negative', which "
+    "only raises costs"
+)
+"""What to do where a solver of shortest paths got negative costs in training."""
+CLIP_COSTS = "or negative_costs='clip' with on_worse='ignore', which is not exact"
+
+
 def check_path_costs(costs: np.ndarray) -> None:
     """Check that costs are at least zero, as Dijkstra's algorithm needs them."""
     bad = costs < 0
     if bad.any():
         index, text = first_index(bad)
         raise ValueError(
-            f"the cost at [{text}] is {costs[index]}: shortest paths need costs (minus the scores) of at least zero, and "
-            "augmented inference shifts the predicted costs by up to epsilon (the margin for the hinge). Let the network give "
-            "costs of at least epsilon: scores = -(epsilon + softplus(output)); or use MonotoneGridPath, which takes any scores; "
-            "or negative_costs='clip', which is not exact"
+            f"the cost at [{text}] is {costs[index]}: shortest paths need costs (minus the scores) of at least zero. "
+            f"{COSTS_ABOVE_ZERO}; or use MonotoneGridPath, which takes any scores; {CLIP_COSTS}"
         )
 
 
@@ -191,7 +199,13 @@ def as_features(answer: Any, shape: tuple[int, ...], unit_interval: bool) -> np.
         answer = answer.cpu().numpy(force=True)
     if not isinstance(answer, (np.ndarray, list, tuple)):
         raise TypeError(f"the solver returned {type(answer).__name__}; expected psi, an array of shape {shape}")
-    features = np.array(answer, np.float64)
+    try:
+        features = np.array(answer, np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"the solver returned a {type(answer).__name__} that is no array of numbers; expected psi alone, an array of shape "
+            f"{shape}. A solver that returns (psi, value) needs [0]"
+        ) from error
     if features.shape != shape:
         raise ValueError(
             f"the solver returned psi of shape {features.shape} for scores of shape {shape}; expected the same shape. A solver "
@@ -214,6 +228,6 @@ def worse_than_other(instance: int, gap: float, other: str) -> str:
     """Return the message for an answer that scores lower than another one, such as the truth."""
     return (
         f"the solver's answer to instance {instance} scores lower than {other}, by {gap:.3g}. A solver must maximize "
-        "<scores, psi>: give a solver of costs -scores. If the solver is approximate, or the truth is no answer that it could "
-        "give, set on_worse='warn' or 'ignore'"
+        "<scores, psi>: call one that minimizes costs with -scores. If the solver is approximate (as negative_costs='clip' is), "
+        "or the truth is no answer that it could give, set on_worse='warn' or 'ignore'"
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from taskloss._checks import check_finite, first_index
+from taskloss._output_checks import CLIP_COSTS, COSTS_ABOVE_ZERO
 
 
 def as_score_rows(scores: Any, length: int | None, meaning: str) -> np.ndarray:
@@ -56,9 +57,7 @@ def check_edge_costs(costs: np.ndarray) -> None:
         index, text = first_index(bad)
         raise ValueError(
             f"the cost at [{text}] is {costs[index]}: in a graph with cycles, shortest paths need costs (minus the scores) of at "
-            "least zero, and augmented inference shifts the predicted costs by up to epsilon (the margin for the hinge). Let the "
-            "network give costs of at least epsilon: scores = -(epsilon + softplus(output)); or leave out the edges that close "
-            "cycles; or use negative_costs='clip', which is not exact"
+            f"least zero. {COSTS_ABOVE_ZERO}; or leave out the edges that close cycles; {CLIP_COSTS}"
         )
 
 

@@ -127,7 +127,7 @@ def test_solvers_that_minimize_are_found_out():
 
     predicted, true = torch.tensor([[3.0, 2.0]], requires_grad=True), torch.tensor([[1.0, 5.0]])
     for loss in (decisions.SPOPlusLoss(cheapest), decisions.BlackboxLoss(cheapest), decisions.PerturbationGradientLoss(cheapest)):
-        with pytest.raises(ValueError, match="A solver must maximize <scores, psi>: give a solver of costs -scores"):
+        with pytest.raises(ValueError, match="A solver must maximize <scores, psi>: call one that minimizes costs with -scores"):
             loss(predicted, true)
 
 
@@ -141,5 +141,8 @@ def test_wrong_settings():
         decisions.PerturbationGradientLoss(solver, sigma=-1.0)
     with pytest.raises(TypeError, match="solver must be a function of the scores"):
         decisions.SPOPlusLoss("gurobi")
+    for loss in (decisions.SPOPlusLoss, decisions.BlackboxLoss, decisions.PerturbationGradientLoss):
+        with pytest.raises(TypeError, match="unknown option 'processes'; expected batched, batch_dims, on_worse"):
+            loss(solver, processes=2)
     with pytest.raises(ValueError, match="reduction='max'"):
         decisions.SPOPlusLoss(solver, reduction="max")

@@ -67,6 +67,29 @@ def test_rounded_zeros_are_no_negative_costs():
         assert criterion(scores.requires_grad_(), target).item() == 0.0
 
 
+def test_how_high_predicted_costs_have_to_be():
+    """As docs/structured.md says: epsilon times the true costs, half of them for SPO+; zero for the negative update."""
+    true, solver = torch.tensor([[[1.0, 4.0], [2.0, 1.0]]]), tl.solvers.GridShortestPath()
+    task = tl.Structured(solver, loss="regret")
+    for criterion, sign, lowest in (
+        (tl.DirectLoss(task, epsilon=3.0), -1, 3 * true),
+        (tl.DirectLoss(task, epsilon=3.0, update="negative"), -1, 0 * true),
+        (tl.decisions.SPOPlusLoss(solver), 1, true / 2),
+    ):
+        criterion((sign * lowest).requires_grad_(), true)
+        with pytest.raises(ValueError, match="half of the true costs"):
+            criterion((sign * (lowest - 0.01)).requires_grad_(), true)
+
+
+def test_clipped_costs_need_on_worse_ignore():
+    """Both scores above 0 become costs of 0, so the same path is taken in both instances, whose best paths are different."""
+    solver = tl.solvers.GridShortestPath(neighbours=4, negative_costs="clip")
+    scores = torch.tensor([[[-1.0, 2.0], [1.0, -1.0]], [[-1.0, 1.0], [2.0, -1.0]]])
+    with pytest.raises(ValueError, match="as negative_costs='clip' is"):
+        tl.DirectLoss(tl.Structured(solver, loss="regret"))(scores, 2 - scores)
+    assert tl.DirectLoss(tl.Structured(solver, loss="regret", on_worse="ignore"))(scores, 2 - scores) == 0.5
+
+
 def test_settings_that_make_no_sense():
     with pytest.raises(ValueError, match="neighbours must be 4 or 8, got 6"):
         tl.solvers.GridShortestPath(neighbours=6)

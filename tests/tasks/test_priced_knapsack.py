@@ -146,8 +146,10 @@ def test_data_that_make_no_sense():
     with pytest.raises(ValueError, match=r"expected \(\.\.\., n\), \(\.\.\., m, n\) and \(\.\.\., m\)"):
         task.pack(torch.ones(3), torch.ones(3), torch.ones(1))
     # Weights (batch, items) are no (capacities, items).
-    with pytest.raises(ValueError, match=r"weights \(2, 3\) and capacity \(2, 1\); expected \(\.\.\., n\)"):
+    with pytest.raises(ValueError, match=r"weights \(2, 3\) and capacity \(2, 1\); expected .*weights\[\.\.\., None, :\]"):
         task.pack(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 1))
+    with pytest.raises(TypeError, match=r"capacity must be a torch.Tensor, got float; use torch.as_tensor\(capacity\)"):
+        task.pack(torch.ones(2, 3), torch.ones(2, 1, 3), 1.5)
     with pytest.raises(ValueError, match=r"plans has shape \(1, 3\); expected one plan per packed instance, \(2, 3\)"):
         task.worth(torch.ones(1, 3), good)
     assert task.plan(good.bfloat16()).tolist() == task.plan(good).tolist()

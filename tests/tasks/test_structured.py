@@ -257,6 +257,12 @@ def test_wrong_input_and_settings():
         tl.DirectLoss(tl.Structured(solver, loss="cost"))(torch.zeros(1, 2, 2), torch.tensor([[[0, 1], [torch.nan, 0]]]))
     with pytest.raises(TypeError, match="solver must be a function of the scores, got int"):
         tl.Structured(3)
+    with pytest.raises(TypeError, match="got the task Structured; give the solver in it, task.solver"):
+        tl.Structured(tl.Structured(solver))
+    with pytest.raises(TypeError, match=r"expected a task .* got Assignment; if it is a solver, write Structured\(solver"):
+        tl.DirectLoss(solver)
+    with pytest.raises(TypeError, match=r"returned a tuple .*expected psi alone, an array of shape \(2, 2\).*needs \[0\]"):
+        tl.DirectLoss(tl.Structured(lambda scores: (solver(scores), 1.0)))(torch.zeros(1, 2, 2), torch.eye(2)[None])
     with pytest.raises(ValueError, match="loss='zero_one'"):
         tl.Structured(solver, loss="zero_one")
     with pytest.raises(ValueError, match="on_worse='skip'"):
@@ -265,6 +271,41 @@ def test_wrong_input_and_settings():
         tl.Structured(solver, batch_dims=-1)
     with pytest.raises(ValueError, match="no use for ignore_index="):
         loss(torch.zeros(1, 2, 2), torch.eye(2)[None], ignore_index=-1)
+
+
+@pytest.mark.parametrize(
+    ("solver", "batched", "note"),
+    [
+        (lambda scores: np.eye(4)[scores.argmax(axis=1)], False, r"one instance \(batched=False\): .* shape \(4,\)"),
+        (lambda scores: np.eye(4)[scores.argmax() + 4], True, r"a whole batch \(batched=True\): .* shape \(3, 4\)"),
+        (lambda scores: torch.relu(scores), True, "a float64 numpy array"),
+    ],
+)
+def test_an_error_of_the_users_solver_says_what_it_was_called_with(solver, batched, note):
+    with pytest.raises((TypeError, IndexError)) as caught:
+        tl.DirectLoss(tl.Structured(solver, batched=batched))(torch.zeros(3, 4), torch.eye(4)[:3])
+    assert re.search(note, caught.value.__notes__[0])
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        lambda solver: tl.DirectLoss(tl.Structured(solver, loss="regret")),
+        tl.decisions.SPOPlusLoss,
+        lambda solver: tl.decisions.PerturbedFenchelYoungLoss(tl.Structured(solver, loss="regret")),
+    ],
+)
+def test_values_that_are_given_as_costs_are_noticed(criterion, recwarn):
+    values = torch.tensor([[3.0, 1.0, 2.0], [1.0, 2.0, 0.0]])
+    scores = torch.tensor([[1.0, -1.0, 2.0], [2.0, 1.0, 1.0]], requires_grad=True)
+    knapsack, one_of_three = tl.solvers.Knapsack([1.0, 1.0, 2.0], 2.0), tl.solvers.TopK(1)
+    criterion(knapsack)(scores, -values)
+    criterion(knapsack)(scores, values - 1.5)  # To choose nothing is best for no instance.
+    criterion(knapsack)(scores[:1], values[:1])  # A single instance may be idle.
+    criterion(one_of_three)(scores, values)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"choose nothing \(psi = 0\).*minus the values.*take minus both"):
+        criterion(knapsack)(scores, values)
 
 
 def test_a_function_as_solver_survives_copies_pickle_and_compile():

@@ -33,6 +33,12 @@ class SolverOptions(TypedDict, total=False):
     """What to do when an answer is worse than the truth: ``"raise"`` (default), ``"warn"`` or ``"ignore"``."""
 
 
+def _task(solver: Solver, loss: str, options: SolverOptions) -> Structured:
+    for option in options.keys() - SolverOptions.__annotations__.keys():
+        raise TypeError(f"unknown option {option!r}; expected {', '.join(SolverOptions.__annotations__)}")
+    return Structured(solver, loss=loss, **options)
+
+
 class SPOPlusLoss(nn.Module):
     r"""SPO+, a convex upper bound of the regret of predicted costs.
 
@@ -47,7 +53,7 @@ class SPOPlusLoss(nn.Module):
     Args:
         solver: maximizes ``<scores, psi>``; see :class:`taskloss.Structured`.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        options: see :class:`SolverOptions`.
+        options: ``batched``, ``batch_dims`` and ``on_worse`` of :class:`taskloss.Structured`.
 
     Called with ``(predicted_costs, true_costs)``. In PyEPO it is ``SPOPlus``.
 
@@ -63,7 +69,7 @@ class SPOPlusLoss(nn.Module):
 
     def __init__(self, solver: Solver, *, reduction: str = "mean", **options: Unpack[SolverOptions]) -> None:
         super().__init__()
-        self.loss = StructuredHingeLoss(Structured(solver, loss="regret", **options), reduction=reduction)
+        self.loss = StructuredHingeLoss(_task(solver, "regret", options), reduction=reduction)
 
     def forward(self, predicted_costs: Tensor, true_costs: Tensor, **call: Any) -> Tensor:
         return self.loss(-2 * predicted_costs, true_costs, **call)
@@ -81,7 +87,7 @@ class BlackboxLoss(nn.Module):
         lambda_: how many units of predicted cost one unit of true cost is worth in the second call. In PyEPO, a mean over B
             instances comes between: its ``lambd`` is B times this.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        options: see :class:`SolverOptions`.
+        options: ``batched``, ``batch_dims`` and ``on_worse`` of :class:`taskloss.Structured`.
 
     Called with ``(predicted_costs, true_costs)``. In PyEPO it is ``blackboxOpt``, followed by the L1 loss of the objective.
 
@@ -97,7 +103,7 @@ class BlackboxLoss(nn.Module):
     ) -> None:
         super().__init__()
         epsilon = _checks.check_positive("lambda_", lambda_)
-        task = Structured(solver, loss="regret", **options)
+        task = _task(solver, "regret", options)
         self.loss = DirectLoss(task, epsilon=epsilon, update="negative", reduction=reduction)
 
     def forward(self, predicted_costs: Tensor, true_costs: Tensor, **call: Any) -> Tensor:
@@ -127,7 +133,7 @@ class PerturbationGradientLoss(DecisionLoss):
         sigma: the step.
         difference: ``"central"``, ``"forward"`` or ``"backward"``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        options: see :class:`SolverOptions`.
+        options: ``batched``, ``batch_dims`` and ``on_worse`` of :class:`taskloss.Structured`.
 
     Called with ``(predicted_costs, true_costs)``. In PyEPO it is ``perturbationGradient`` (PG), central with ``two_sides=True``.
 
@@ -147,7 +153,7 @@ class PerturbationGradientLoss(DecisionLoss):
         reduction: str = "mean",
         **options: Unpack[SolverOptions],
     ) -> None:
-        super().__init__(Structured(solver, loss="cost", **options), reduction=reduction)
+        super().__init__(_task(solver, "cost", options), reduction=reduction)
         self.sigma = _checks.check_positive("sigma", sigma)
         self.difference = _checks.check_choice("difference", difference, tuple(_UPDATES))
 

@@ -19,9 +19,9 @@ class GridShortestPath:
     """The cheapest path through a grid of vertex costs, ``scores = -costs``; psi is 1 on the vertices of the path.
 
     Dijkstra's algorithm, O(HW log HW) per grid. It needs costs of at least zero, and the augmented inference of
-    :class:`~taskloss.Structured` shifts them by up to epsilon (Hamming loss). So let the network's costs be at least epsilon,
-    as in ``scores = -(epsilon + softplus(output))``, and the inference stays exact; with ``loss="regret"`` and
-    ``update="negative"`` any costs of at least zero will do.
+    :class:`~taskloss.Structured` lowers them by up to epsilon (Hamming loss) or by epsilon times the true costs (the others). So
+    let the network's costs be at least that, as in ``scores = -(epsilon + softplus(output))``, and the inference stays exact;
+    with ``loss="regret"`` and ``update="negative"`` any costs of at least zero will do.
 
     Args:
         neighbours: 4, or 8 with the diagonals.

@@ -93,11 +93,15 @@ class PricedKnapsack(Task):
 
         Leading axes are broadcast. Gradients pass through.
         """
+        for name, data in (("values", values), ("weights", weights), ("capacity", capacity)):
+            if not isinstance(data, torch.Tensor):
+                raise TypeError(f"{name} must be a torch.Tensor, got {type(data).__name__}; use torch.as_tensor({name})")
         same_items = weights.ndim >= 2 and values.ndim >= 1 and values.shape[-1] == weights.shape[-1]
         if not same_items or capacity.ndim < 1 or capacity.shape[-1] != weights.shape[-2]:
             raise ValueError(
                 f"values has shape {tuple(values.shape)}, weights {tuple(weights.shape)} and capacity {tuple(capacity.shape)}; "
-                "expected (..., n), (..., m, n) and (..., m) for n items and m capacities"
+                "expected (..., n), (..., m, n) and (..., m) for n items and m capacities. For one capacity give "
+                "weights[..., None, :] and a capacity of shape (..., 1)"
             )
         batch = torch.broadcast_shapes(values.shape[:-1], weights.shape[:-2], capacity.shape[:-1])
         values, weights = values.expand(*batch, -1), weights.expand(*batch, -1, -1)

@@ -56,7 +56,8 @@ def as_task(task: Task | str) -> Task:
         return _classes[task]()
     if isinstance(task, type) and issubclass(task, Task):
         raise TypeError(f"expected a task, got the class {task.__name__}; write {task.__name__}()")
-    raise TypeError(f"expected a task or the name of one, got {type(task).__name__}")
+    cure = "; if it is a solver, write Structured(solver, loss='regret')" if callable(task) else ""
+    raise TypeError(f"expected a task or the name of one, got {type(task).__name__}{cure}")
 
 
 # A compiled graph holds numbers, not objects, so it refers to a task by a number, its handle. Equal tasks share a handle, and a

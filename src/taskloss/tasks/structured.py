@@ -89,6 +89,9 @@ class Structured(Task):
     on_worse: str = field(default="raise", kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.solver, Task):
+            name = type(self.solver).__name__
+            raise TypeError(f"solver must be a function of the scores, got the task {name}; give the solver in it, task.solver")
         _checks.check_callable("solver", self.solver, "the scores")
         _checks.check_flag("batched", self.batched)
         structured_checks.check_loss_and_augment(self.loss, self.augment)
@@ -129,5 +132,15 @@ class Structured(Task):
         keys = keys * summable_unit(keys)
         unit_interval = self.loss == "hamming"
         if self.batched:
-            return _output_checks.as_features(self.solver(keys), keys.shape, unit_interval)
-        return np.stack([_output_checks.as_features(self.solver(one), one.shape, unit_interval) for one in keys])
+            return _output_checks.as_features(self._call_solver(keys), keys.shape, unit_interval)
+        return np.stack([_output_checks.as_features(self._call_solver(one), one.shape, unit_interval) for one in keys])
+
+    def _call_solver(self, keys: np.ndarray) -> Any:
+        """Call the solver; an error of a user's own solver gets a note that says what it was called with."""
+        try:
+            return self.solver(keys)
+        except Exception as error:
+            if not type(self.solver).__module__.startswith("taskloss."):
+                what = "a whole batch (batched=True)" if self.batched else "one instance (batched=False)"
+                error.add_note(f"taskloss called this solver with {what}: a float64 numpy array of shape {keys.shape}")
+            raise

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from taskloss._checks import check_callable, check_choice, first_index
+from taskloss._warn import warn_caller
 
 LINEAR_LOSSES = ("hamming", "cost", "regret")
 
@@ -57,6 +58,16 @@ def as_losses(result: Any, shape: tuple[int, ...]) -> np.ndarray:
         index, text = first_index(bad)
         raise ValueError(f"loss(psi, target) returned {values[index]}{f' at [{text}]' if text else ''}; expected finite numbers")
     return values
+
+
+def warn_of_idle_truth(costs: np.ndarray, truth: np.ndarray) -> None:
+    """Warn where doing nothing is the best answer to every instance and no true cost is below zero: they are probably values."""
+    if len(truth) > 1 and costs.any() and costs.min() >= 0 and not truth.any():
+        warn_caller(
+            "no true cost of this call is below zero, and the best answer to each instance is to choose nothing (psi = 0). True "
+            "costs are minimized: for values to be maximized, as in a knapsack, the target is minus the values, and the scores "
+            "are the predicted values (SPOPlusLoss and the other losses of predicted costs take minus both)"
+        )
 
 
 def refuse_without_augment() -> None:

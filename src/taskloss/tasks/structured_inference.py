@@ -76,7 +76,9 @@ class StructuredInference(Inference[np.ndarray]):
 
     def _find_truth(self) -> np.ndarray:
         """Return the answers of least loss."""
-        return self._task.solve(-self._target)
+        truth = self._task.solve(-self._target)
+        structured_checks.warn_of_idle_truth(self._target, truth)
+        return truth
 
     def loss(self, answer: np.ndarray) -> np.ndarray:
         if self._task.loss == "hamming":
