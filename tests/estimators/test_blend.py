@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.special import log_softmax
 from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
@@ -15,7 +16,10 @@ from sklearn.model_selection import GridSearchCV
 import taskloss as tl
 from taskloss import _storage
 from taskloss.estimators import TaskLossClassifier, TaskLossRanker, base
+from taskloss.estimators.blend import find_weak_parts
 from taskloss.estimators.methods import AUTO_METHODS
+from taskloss.estimators.problem import Problem
+from taskloss.training import TrainingData
 
 SMALL = {"members": 2, "max_iter": 20, "random_state": 0}
 FORMAT_1 = Path(__file__).parent / "data" / "format_1.safetensors"
@@ -38,7 +42,9 @@ def of_classes(classes: int) -> tuple[np.ndarray, np.ndarray]:
     return make_classification(240, 6, n_informative=4, n_redundant=0, n_classes=classes, n_clusters_per_class=1, random_state=0)
 
 
-def blend_by_definition(fits: dict[str, Spy], scores: dict[str, np.ndarray], as_log_probabilities: bool) -> np.ndarray:
+def blend_by_definition(
+    fits: dict[str, Spy], scores: dict[str, np.ndarray], dropped: dict[str, str], as_log_probabilities: bool
+) -> np.ndarray:
     """Return the mean of the networks' standardized scores and those of the trees, one half each."""
     standardized = {}
     for method, values in scores.items():
@@ -47,8 +53,9 @@ def blend_by_definition(fits: dict[str, Spy], scores: dict[str, np.ndarray], as_
             logits = fits[method].calibration_[0].logits
             values, held_out = log_softmax(logits(values), axis=1), log_softmax(logits(held_out), axis=1)
         standardized[method] = (values - held_out.mean(0)) / held_out.std(0, ddof=1)
-    networks = np.mean([standardized[method] for method in AUTO_METHODS[:3]], axis=0)
-    return (networks + standardized["lightgbm"]) / 2
+    networks = [standardized[method] for method in AUTO_METHODS[:3] if method not in dropped]
+    trees = [standardized["lightgbm"]] if "lightgbm" not in dropped else []
+    return np.mean([np.mean(family, axis=0) for family in (networks, trees) if family], axis=0)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -62,11 +69,11 @@ def test_auto_is_the_blend_of_separate_fits(classes):
     assert tuple(scores) == AUTO_METHODS
     for method, fit in fits.items():
         np.testing.assert_array_equal(scores[method], fit._scores(X))
-    blended = blend_by_definition(fits, {method: fit._scores(X) for method, fit in fits.items()}, classes > 2)
+    blended = blend_by_definition(fits, {method: fit._scores(X) for method, fit in fits.items()}, auto.left_out_, classes > 2)
     np.testing.assert_allclose(auto._scores(X), blended, rtol=1e-9, atol=1e-9)
-    held_out = blend_by_definition(fits, {method: fit.held_out for method, fit in fits.items()}, classes > 2)
+    held_out = blend_by_definition(fits, {method: fit.held_out for method, fit in fits.items()}, auto.left_out_, classes > 2)
     np.testing.assert_allclose(auto.held_out, held_out, rtol=1e-9, atol=1e-9)
-    assert [len(auto.history_), auto.left_out_] == [8, {}]
+    assert len(auto.history_) == 8
     assert auto.history_ == tuple(result for fit in fits.values() for result in fit.history_)
 
 
@@ -96,7 +103,7 @@ def test_without_lightgbm(data, monkeypatch):
         model = TaskLossClassifier(**SMALL).fit(X, y)
     assert [warning.filename for warning in caught] == [__file__]
     assert [part.problem.method for part in model.ensemble_.parts] == ["cross_entropy", "direct", "hinge"]
-    assert model.left_out_ == {"lightgbm": "LightGBM is not installed"}
+    assert model.left_out_["lightgbm"] == "LightGBM is not installed"
     with pytest.raises(ValueError, match=r"needs LightGBM, which is not installed: pip install"):
         model.set_params(method=("direct", "lightgbm")).fit(X, y)
 
@@ -106,15 +113,54 @@ def test_weights_leave_out_the_losses_of_the_whole_list(data, tmp_path):
     weights = np.linspace(1.0, 2.0, len(y))
     model = TaskLossClassifier(**SMALL).fit(X, y, sample_weight=weights)
     assert [part.problem.method for part in model.ensemble_.parts] == ["cross_entropy", "lightgbm"]
-    assert set(model.left_out_) == {"direct", "hinge"}
+    assert {"direct", "hinge"} <= set(model.left_out_)
     assert "sample_weight has no place in average precision" in model.left_out_["hinge"]
     assert TaskLossClassifier.load(model.save(tmp_path / "model")).left_out_ == model.left_out_
     same = TaskLossClassifier(method=("cross_entropy", "lightgbm"), **SMALL).fit(X, y, sample_weight=weights)
     np.testing.assert_array_equal(same.decision_function(X), model.decision_function(X))
     balanced = TaskLossClassifier(class_weight="balanced", **SMALL).fit(X, y)
     assert "class_weight has no place" in balanced.left_out_["direct"]
-    assert TaskLossClassifier(**SMALL).fit(X, y, sample_weight=1 + y).left_out_ == {}
-    assert TaskLossClassifier("multi_class", class_weight="balanced", **SMALL).fit(X, y).left_out_ == {}
+    for suits in (
+        TaskLossClassifier(**SMALL).fit(X, y, sample_weight=1 + y),
+        TaskLossClassifier("multi_class", class_weight="balanced", **SMALL).fit(X, y),
+    ):
+        assert len(suits.ensemble_.parts) == 4
+
+
+def test_parts_far_behind_are_dropped():
+    """The oracle draws rows of its own; one part is weak beyond doubt, and the other two are equal."""
+    rng = np.random.default_rng(1)
+    y = (np.arange(600) % 5 == 0).astype(int)
+    good = y + rng.normal(size=600)
+    scores = [good, good + 0.01 * rng.normal(size=600), 0.2 * y + rng.normal(size=600)]
+    value = tl.metrics.average_precision_score
+    best = int(value(scores[1], y) > value(scores[0], y))
+    gaps = []
+    for _ in range(200):
+        rows = rng.integers(600, size=600)
+        gaps.append(value(scores[best][rows], y[rows]) - value(scores[2][rows], y[rows]))
+    assert value(scores[best], y) - value(scores[2], y) > 4 * np.std(gaps)
+    problem = Problem(tl.AveragePrecision(), "auto", 1.0)
+    data = TrainingData(torch.zeros(600, 1), torch.from_numpy(y))
+    weak = find_weak_parts(problem, scores, data, None, np.random.default_rng(0))
+    assert 2 in weak
+    assert best not in weak
+    told = float(weak[2].partition("of the difference, ")[2].partition(",")[0])
+    assert told == pytest.approx(np.std(gaps), rel=0.35)
+    queries = np.arange(600) // 20
+    grouped = data._replace(groups=torch.from_numpy(queries))
+    assert 2 in find_weak_parts(problem, scores, grouped, queries, np.random.default_rng(0))
+
+
+def test_a_dropped_part_has_no_weight(monkeypatch, data, tmp_path):
+    monkeypatch.setattr(base, "find_weak_parts", lambda *_: {1: "too weak", 3: "too weak"})
+    X, y = data
+    model = TaskLossClassifier(**SMALL).fit(X, y)
+    assert model.ensemble_.weights == (0.5, 0.0, 0.5, 0.0)
+    assert model.left_out_ == {"direct": "too weak", "lightgbm": "too weak"}
+    again = TaskLossClassifier.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.ensemble_.weights == model.ensemble_.weights
 
 
 def test_missing_values_and_frames(data, tmp_path):

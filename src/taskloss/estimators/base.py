@@ -21,7 +21,7 @@ from taskloss import _checks
 from taskloss._warn import warn_caller
 from taskloss.estimators import files
 from taskloss.estimators.batch_size import choose_batch_size
-from taskloss.estimators.blend import Blend, Part, table_tensor
+from taskloss.estimators.blend import Blend, Part, find_weak_parts, table_tensor, weigh_parts
 from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
@@ -215,10 +215,30 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
             part, scores, known = self._fit_part(plan, inputs)
             parts.append(part)
             held_out.append(scores)
-        self.ensemble_ = Blend(tuple(parts))
+        self.ensemble_ = Blend(tuple(parts), self._weigh_parts(problem, parts, held_out, known, data, samples.units, seed))
         self.problem_ = parts[0].problem if len(parts) == 1 else problem
         self.n_iter_ = max(len(result.losses) for result in self.history_)
         return self.ensemble_.mean(held_out), known
+
+    def _weigh_parts(
+        self,
+        problem: Problem,
+        parts: Sequence[Part],
+        held_out: Sequence[np.ndarray],
+        known: np.ndarray,
+        data: TrainingData,
+        units: np.ndarray | None,
+        seed: int,
+    ) -> tuple[float, ...]:
+        """Return the weights of the parts of a blend, and note in ``left_out_`` which of them are dropped."""
+        weak: dict[int, str] = {}
+        if len(parts) > 1 and self.holds_out_:
+            scores = [part.standardize(each)[known] for part, each in zip(parts, held_out, strict=True)]
+            rows = data.rows(torch.from_numpy(np.flatnonzero(known)))
+            units = None if units is None else units[known]
+            weak = find_weak_parts(problem, scores, rows, units, np.random.default_rng(seed))
+        self.left_out_ |= {parts[number].problem.method: reason for number, reason in weak.items()}
+        return weigh_parts(parts, [number not in weak for number in range(len(parts))])
 
     def _fit_part(self, plan: Plan, data: TrainingData) -> tuple[Part, np.ndarray, np.ndarray]:
         """Train the ensemble of one method; return it, the held-out scores, and a mask of the samples that have one."""

@@ -6,8 +6,9 @@ because trees spread those much wider than scores of new samples. The mean of th
 calibrates probabilities for the blend as it does for one ensemble.
 
 Networks and trees count for one half each: networks that were trained with different losses err alike, so three of them are worth
-less than three votes. No weights or parts are chosen by the held-out metric: on our tables every such choice was behind in the
-mean or on single tables (docs/estimators.md).
+less than three votes. A part is dropped if its held-out metric is clearly behind that of the best one, by more than two standard
+errors of the difference. With few samples that hardly ever happens, and with many it is then the better choice. Anything finer
+that the held-out metric chooses, such as the best subset or weights, was behind on our tables (docs/estimators.md).
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from taskloss.estimators.calibration import VectorScaling
 from taskloss.estimators.ensemble import Ensemble, Member, location_and_scale
 from taskloss.estimators.methods import LIGHTGBM
 from taskloss.estimators.problem import Problem
+from taskloss.training import TrainingData
+
+STANDARD_ERRORS = 2
+"""A part is dropped if it is farther behind the best one than this."""
+RESAMPLES = 50
+"""Number of bootstrap samples for the standard errors."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,11 @@ def _comparable(logits: VectorScaling | None, scores: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Blend:
-    """One ensemble as it is, or the mean of the networks' ensembles and that of the trees, one half each."""
+    """One ensemble as it is, or the weighted mean of the standardized scores of several."""
 
     parts: tuple[Part, ...]
+    weights: tuple[float, ...]
+    """Weight of each part, 0 for those that were dropped; the sum is 1."""
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -80,13 +89,68 @@ class Blend:
 
     def scores(self, features: Tensor, table: np.ndarray) -> np.ndarray:
         """Return the scores of rows, given as features of the networks and as a table."""
-        return self.mean([part.scores(features, table) for part in self.parts])
+        pairs = zip(self.parts, self.weights, strict=True)
+        return self.mean([part.scores(features, table) if weight else None for part, weight in pairs])
 
-    def mean(self, scores: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the blend of the scores of each part; one part's are left as they are."""
+    def mean(self, scores: Sequence[np.ndarray | None]) -> np.ndarray:
+        """Return the blend of the scores of each part; those of an only part stay as they are, dropped ones are not needed."""
+        used = [(part, each, w) for part, each, w in zip(self.parts, scores, self.weights, strict=True) if each is not None and w]
         if len(self.parts) == 1:
-            return scores[0]
-        standardized = np.stack([part.standardize(each) for part, each in zip(self.parts, scores, strict=True)])
-        trees = np.array([part.problem.method == LIGHTGBM for part in self.parts])
-        families = [standardized[family].mean(0) for family in (~trees, trees) if family.any()]
-        return np.mean(families, axis=0)
+            return used[0][1]
+        return np.sum([weight * part.standardize(each) for part, each, weight in used], axis=0)
+
+
+def weigh_parts(parts: Sequence[Part], kept: Sequence[bool]) -> tuple[float, ...]:
+    """Return the weights of the parts that are kept: one half for the networks and one for the trees, if there are both."""
+    trees = np.array([part.problem.method == LIGHTGBM for part in parts])
+    weights = np.zeros(len(parts))
+    for family in (trees & kept, ~trees & kept):
+        weights[family] = 1.0 / max(family.sum(), 1)
+    return tuple((weights / weights.sum()).tolist())
+
+
+def find_weak_parts(
+    problem: Problem,
+    scores: Sequence[np.ndarray],
+    data: TrainingData,
+    units: np.ndarray | None,
+    rng: np.random.Generator,
+) -> dict[int, str]:
+    """Return the parts that are clearly behind the best one, each with the reason.
+
+    Args:
+        problem: the problem of the blend.
+        scores: the held-out scores of each part in the units of a blend.
+        data: the samples of these scores; the features are not used.
+        units: index of the unit of each sample, which are resampled whole; None where each sample is a unit.
+        rng: for the resamples, by which the standard errors are estimated.
+    """
+    values = np.array([_values(problem, scores, data)])
+    if not np.isfinite(values).all():
+        return {}
+    order = np.arange(len(data.target)) if units is None else np.argsort(units, kind="stable")
+    sizes = np.ones(len(order), np.int64) if units is None else np.unique(units, return_counts=True)[1]
+    starts = np.cumsum(sizes) - sizes
+    for _ in range(RESAMPLES):
+        drawn = rng.integers(len(sizes), size=len(sizes))
+        counts = sizes[drawn]
+        copy = np.repeat(np.arange(len(drawn)), counts)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = order[starts[drawn][copy] + within]
+        resample = data.rows(torch.from_numpy(rows))
+        if data.groups is not None:
+            resample = resample._replace(groups=torch.from_numpy(copy))  # A query that is drawn twice is two queries.
+        values = np.vstack([values, _values(problem, [each[rows] for each in scores], resample)])
+    best = int(values[0].argmax())
+    gaps = values[:, [best]] - values
+    errors = np.nanstd(gaps[1:], axis=0)
+    return {
+        part: f"its held-out metric, {values[0, part]:.4f}, is more than {STANDARD_ERRORS} standard errors of the difference, "
+        f"{errors[part]:.4f}, behind the best one, {values[0, best]:.4f}"
+        for part in range(len(scores))
+        if gaps[0, part] > STANDARD_ERRORS * errors[part]
+    }
+
+
+def _values(problem: Problem, scores: Sequence[np.ndarray], data: TrainingData) -> list[float]:
+    return [problem.metric(torch.from_numpy(each), data.target, **data.options()) for each in scores]

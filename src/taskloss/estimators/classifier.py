@@ -90,7 +90,7 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             scikit-learn, so scores above zero mean ``classes_[1]``, whichever class is positive.
         threshold_: the best threshold of the scores for the metric (two classes: a float, for scores of the positive class;
             labels: one per label); it is the zero of ``decision_function``.
-        left_out_: the reason for each method that ``"auto"`` left out, a dictionary.
+        left_out_: the reason for each method that ``"auto"`` left out, or that a blend dropped, a dictionary.
         history_: losses and metrics of each member.
         n_iter_: largest number of steps that a member took.
 

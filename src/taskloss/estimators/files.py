@@ -52,6 +52,7 @@ def save(estimator: Any, path: Path) -> Path:
         names=list(map(str, estimator.feature_names_in_)) if hasattr(estimator, "feature_names_in_") else None,
         frame=None if estimator.frame_encoder_ is None else estimator.frame_encoder_.to_dict(),
         parts=[{"method": part.problem.method, "members": len(part.ensemble.members)} for part in estimator.ensemble_.parts],
+        weights=estimator.ensemble_.weights,
         left_out=estimator.left_out_,
         n_iter=estimator.n_iter_,
     )
@@ -78,9 +79,10 @@ def load(cls: Any, path: Path, module: Callable[[int, int], nn.Module] | None) -
     estimator.n_features_in_, estimator.n_iter_ = facts["columns"], facts["n_iter"]
     if facts["format"] == 1:
         tensors = _from_format_1(tensors)
-        facts |= {"parts": [{"method": estimator.problem_.method, "members": facts["members"]}], "left_out": {}}
+        facts |= {"parts": [{"method": estimator.problem_.method, "members": facts["members"]}], "weights": [1.0], "left_out": {}}
     parts = enumerate(facts["parts"])
-    estimator.ensemble_ = Blend(tuple(_read_part(estimator, tensors_under(tensors, f"part.{n}"), **part) for n, part in parts))
+    read = (_read_part(estimator, tensors_under(tensors, f"part.{number}"), **part) for number, part in parts)
+    estimator.ensemble_ = Blend(tuple(read), tuple(facts["weights"]))
     estimator.left_out_ = facts["left_out"]
     if facts["names"] is not None:
         estimator.feature_names_in_ = np.array(facts["names"], dtype=object)
