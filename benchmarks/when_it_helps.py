@@ -32,7 +32,7 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -319,26 +319,49 @@ class Gain(NamedTuple):
     tables: int
 
 
-def summarize(records: dict[Case, Record]) -> dict[str, Gain]:
+def gain_of(records: Mapping[Case, Record], name: str, stop: str) -> Gain | None:
+    """Return the gain of a metric over these cases, each table with the same weight; None if there are none."""
+    by_table: dict[str, list[tuple[float, float]]] = {}
+    for case, record in records.items():
+        direct, entropy = (100 * record[name][method][stop] for method in ("direct", "cross_entropy"))
+        by_table.setdefault(case.table, []).append((direct - entropy, entropy))
+    if not by_table:
+        return None
+    gap, level = zip(*(map(statistics.mean, zip(*runs, strict=True)) for runs in by_table.values()), strict=True)
+    error = statistics.stdev(gap) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
+    return Gain(statistics.mean(gap), error, statistics.mean(level), len(by_table))
+
+
+def summarize(records: Mapping[Case, Record]) -> dict[str, Gain]:
     """Return the gain of every cell, by ``metric/condition/stop/capacity/positives``."""
     gains = {}
-    for name, condition, stop, capacity, positives in itertools.product(METRICS, CONDITIONS, STOPS, CAPACITIES, SEEDS):
-        by_table: dict[str, list[Record]] = {}
-        for case, record in records.items():
-            if case[2:] == (positives, condition, capacity):
-                by_table.setdefault(case[1], []).append(record[name])
-        if by_table:
-            gap, level = (
-                [statistics.mean(100 * value(each) for each in cells) for cells in by_table.values()]
-                for value in (
-                    lambda each: each["direct"][stop] - each["cross_entropy"][stop],  # noqa: B023
-                    lambda each: each["cross_entropy"][stop],  # noqa: B023
-                )
-            )
-            error = statistics.stdev(gap) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
-            key = "/".join((name, condition, stop, capacity, str(positives)))
-            gains[key] = Gain(statistics.mean(gap), error, statistics.mean(level), len(by_table))
+    for condition, capacity, positives in itertools.product(CONDITIONS, CAPACITIES, SEEDS):
+        cell = {case: each for case, each in records.items() if case[2:] == (positives, condition, capacity)}
+        for name, stop in itertools.product(METRICS, STOPS):
+            gain = gain_of(cell, name, stop)
+            if gain is not None:
+                gains["/".join((name, condition, stop, capacity, str(positives)))] = gain
     return gains
+
+
+RANGES = {"10": (10,), "30 and 100": (30, 100), "300 and 1,000": (300, 1000), "all": tuple(SEEDS)}
+
+
+def print_overview(records: Mapping[Case, Record]) -> None:
+    """Print the gains over ranges of the number of positives, for the linear model and for both networks together."""
+    for (title, counts), linear in itertools.product(RANGES.items(), (True, False)):
+        print(f"{'linear' if linear else 'small and normal'}, positives: {title}")
+        for name, metric in METRICS.items():
+            line = f"    {metric.title:<45}"
+            for condition, stop in itertools.product(CONDITIONS, STOPS):
+                part = {
+                    case: each
+                    for case, each in records.items()
+                    if case.condition == condition and case.positives in counts and (case.capacity == "linear") == linear
+                }
+                gain = gain_of(part, name, stop)
+                line += f"{condition}, {stop}: {'-' if gain is None else f'{gain.mean:+.1f} +- {gain.error:.1f}':<16}"
+            print(line)
 
 
 STOP_TITLES = {"best": "best validation step", "last": f"all {STEPS} steps"}
@@ -421,6 +444,7 @@ def main() -> None:
             records[case] = store.run(cell, lambda case=case: run_case(tables[case.table], case))
     gains = summarize(records)
     print_gains(gains)
+    print_overview(records)
     print(f"{len(records)} of {len(cases)} cases; {time.process_time() - start:.0f} s in all")
     store.write_summary(arguments.output, {key: gain._asdict() for key, gain in gains.items()})
     if arguments.images:
