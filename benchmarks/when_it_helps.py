@@ -320,16 +320,27 @@ class Gain(NamedTuple):
 
 
 def gain_of(records: Mapping[Case, Record], name: str, stop: str) -> Gain | None:
-    """Return the gain of a metric over these cases, each table with the same weight; None if there are none."""
-    by_table: dict[str, list[tuple[float, float]]] = {}
+    """Return the gain of a metric over these cases; None if there are none.
+
+    Seeds are averaged first, then what else differs within a table, then the tables.
+    """
+    by_cell: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
     for case, record in records.items():
         direct, entropy = (100 * record[name][method][stop] for method in ("direct", "cross_entropy"))
-        by_table.setdefault(case.table, []).append((direct - entropy, entropy))
+        by_cell.setdefault(case[1:], []).append((direct - entropy, entropy))
+    by_table: dict[str, list[tuple[float, ...]]] = {}
+    for (table, *_), runs in by_cell.items():
+        by_table.setdefault(table, []).append(_means(runs))
     if not by_table:
         return None
-    gap, level = zip(*(map(statistics.mean, zip(*runs, strict=True)) for runs in by_table.values()), strict=True)
+    gap, level = zip(*map(_means, by_table.values()), strict=True)
     error = statistics.stdev(gap) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
     return Gain(statistics.mean(gap), error, statistics.mean(level), len(by_table))
+
+
+def _means(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """Return the mean of each column."""
+    return tuple(map(statistics.mean, zip(*rows, strict=True)))
 
 
 def summarize(records: Mapping[Case, Record]) -> dict[str, Gain]:

@@ -144,6 +144,8 @@ def test_when_it_helps_averages_seeds_before_tables():
     records = {when_it_helps.Case(seed, table, 10, "clean", "small"): record(*pair) for (table, seed), pair in cases.items()}
     gain = when_it_helps.summarize(records)["ndcg/clean/best/small/10"]
     assert gain == pytest.approx((10.0, 10.0, 45.0, 2))  # Means 20 and 0: their mean, and |20 - 0| / 2 as its error.
+    records[when_it_helps.Case(0, "wilt", 30, "clean", "small")] = record(0.4, 0.4)  # Of wilt, 20 and 0: 10, like one seed of it.
+    assert when_it_helps.gain_of(records, "ndcg", "best") == pytest.approx((5.0, 5.0, 47.5, 2))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
