@@ -29,6 +29,10 @@ class Cells:
                 stored = json.loads(line)
                 self.records[self._key(stored["cell"])] = stored["record"]
 
+    def knows(self, cell: Record) -> bool:
+        """Whether the record of a cell is known, so that :meth:`run` would not make it."""
+        return self._key(cell) in self.records
+
     def run(self, cell: Record, make: Callable[[], Record]) -> Record:
         """Return the record of a cell; unless it is known, make and keep it. The cell names all that its record depends on."""
         key = self._key(cell)

@@ -30,6 +30,7 @@ from benchmarks import (
     netlib,
     networks,
     segmentation,
+    when_it_helps,
 )
 from sklearn.metrics import f1_score
 
@@ -170,6 +171,47 @@ def test_sum_counts_the_entropy_per_positive():
     assert value.item() == pytest.approx(entropy / 2 + 10 * (1 - 0.75))
 
 
+def test_when_it_helps_runs_and_draws(run_quickly, monkeypatch, tmp_path):
+    first = run_quickly(when_it_helps, "tabular", tmp_path / "map.json")
+    assert run_quickly(when_it_helps, "tabular", tmp_path / "map.json") == first
+    record = next(each for each in first["records"] if each["condition"] == "noise")["f1"]
+    gain = first["summary"]["f1/noise/last/linear/10"]
+    assert gain["mean"] == pytest.approx(100 * (record["direct"]["last"] - record["cross_entropy"]["last"]))
+    gains = {key: when_it_helps.Gain(**each) for key, each in first["summary"].items()}
+    when_it_helps.draw_map(gains, "f1", tmp_path / "f1.svg")
+    assert (tmp_path / "f1.svg").read_text().count("</svg>") == 1
+
+
+def test_when_it_helps_draws_nested_rows_that_do_not_overlap():
+    target = np.arange(1000) % 10 == 0
+    rows = when_it_helps.Rows(np.arange(1000.0)[:, None], target.astype(np.int64))
+    small, large = (when_it_helps.draw_rows(rows, count, 40, seed=0) for count in (10, 40))
+    for parts, positives in ((small, (10, 3, 50)), (large, (40, 10, 50))):
+        assert tuple(part.target.sum() for part in parts) == positives
+        assert tuple(len(part.target) for part in parts) == tuple(10 * count for count in positives)
+        drawn = np.concatenate([part.features[:, 0] for part in parts])
+        assert len(np.unique(drawn)) == len(drawn)
+        np.testing.assert_array_equal(target[drawn.astype(int)], np.concatenate([part.target for part in parts]))
+    assert set(small[0].features[:, 0]) < set(large[0].features[:, 0])
+    np.testing.assert_array_equal(small[2].features, large[2].features)
+
+
+def test_when_it_helps_averages_seeds_before_tables():
+    def record(direct: float, entropy: float) -> dict[str, Any]:
+        values = {
+            "direct": dict.fromkeys(when_it_helps.STOPS, direct),
+            "cross_entropy": dict.fromkeys(when_it_helps.STOPS, entropy),
+        }
+        return dict.fromkeys(when_it_helps.METRICS, values)
+
+    cases = {("wilt", 0): (0.5, 0.4), ("wilt", 1): (0.5, 0.2), ("adult", 0): (0.6, 0.6)}  # gains of 10, 30 and 0 points
+    records = {when_it_helps.Case(seed, table, 10, "clean", "small"): record(*pair) for (table, seed), pair in cases.items()}
+    gain = when_it_helps.summarize(records)["ndcg/clean/best/small/10"]
+    assert gain == pytest.approx((10.0, 10.0, 45.0, 2))  # Means 20 and 0: their mean, and |20 - 0| / 2 as its error.
+    records[when_it_helps.Case(0, "wilt", 30, "clean", "small")] = record(0.4, 0.4)  # Of wilt, 20 and 0: 10, like one seed of it.
+    assert when_it_helps.gain_of(records, "ndcg", "best") == pytest.approx((5.0, 5.0, 47.5, 2))
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_batches_runs_and_goes_on(run_quickly, tmp_path):
     first = run_quickly(batches, "voc2012_action", tmp_path / "batches.json")
@@ -209,7 +251,7 @@ def test_from_scratch_runs_every_problem_and_goes_on(monkeypatch, tmp_path):
     assert json.loads(output.read_text()) == first
 
 
-@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib, networks])
+@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib, networks, when_it_helps])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
