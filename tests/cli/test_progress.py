@@ -66,8 +66,7 @@ def test_training_in_a_pipe_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("FIRST_LINE", "NEXT_LINE"):
         monkeypatch.setattr(progress, name, 0.0)
     claims = write_claims(tmp_path / "claims.csv", rows=120)
-    options = ("--target", "label", "--iterations", "10", "--method", "direct")
-    result = invoke("train", claims, *options, "--output", tmp_path / "model")
+    result = invoke("train", claims, "--target", "label", "--iterations", "10", "--output", tmp_path / "model")
     assert result.exit_code == 0
     lines = [line for line in result.stderr.splitlines() if line.startswith("Training, average precision: ")]
     assert len(lines) == 15 * 10 + 5 * 30, "five networks of three losses, and five boosters"

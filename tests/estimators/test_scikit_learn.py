@@ -39,10 +39,6 @@ def expected_failures(estimator) -> dict[str, str]:
             "the threshold of predict is the best one for the metric, which counts every sample once; with "
             "threshold='probability' the check passes"
         )
-        failures["check_classifiers_train"] = (
-            "predict uses the threshold that is best for the metric, which need not be the probability of one half; with "
-            "threshold='probability' the check passes"
-        )
     return failures
 
 
