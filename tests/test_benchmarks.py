@@ -30,6 +30,7 @@ from benchmarks import (
     netlib,
     networks,
     segmentation,
+    small_batches,
     when_it_helps,
 )
 from sklearn.metrics import f1_score
@@ -230,6 +231,30 @@ def test_batches_choose_the_learning_rate_by_validation():
     assert (row["rate"], row["mean"], row["error"]) == (0.01, pytest.approx(0.3), pytest.approx(0.1))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_small_batches_run_and_go_on(run_quickly, tmp_path):
+    first = run_quickly(small_batches, "tabular", tmp_path / "small.json")
+    assert run_quickly(small_batches, "tabular", tmp_path / "small.json") == first
+    name = small_batches.title("hinge of AP", 64)
+    tried = [r for r in first["records"] if (r["loss"], r["size"]) == ("hinge of AP", 64)]
+    tuned = [r for r in tried if r["seed"] == small_batches.TUNING_SEED]
+    (reported,) = (r for r in tried if r["seed"] == 0)
+    assert reported["rate"] == max(tuned, key=lambda record: record["validation"])["rate"] == first["summary"][name]["rate"]
+    assert reported["steps"] == 4  # One epoch of 252 rows.
+    assert first["summary"][name]["mean"] == pytest.approx(100 * reported["test"])
+
+
+def test_small_batches_average_seeds_before_tables():
+    def record(loss: str, table: str, test: float) -> dict[str, Any]:
+        return {"loss": loss, "size": 64, "rate": 0.01, "table": table, "test": test}
+
+    hinge = [record("hinge of AP", *each) for each in (("wilt", 0.5), ("wilt", 0.7), ("adult", 0.6))]
+    entropy = [record("cross-entropy", *each) for each in (("wilt", 0.4), ("wilt", 0.4), ("adult", 0.6))]
+    row = small_batches.summarize(hinge + entropy)["hinge of AP, batches of 64"]
+    assert row["tables"] == pytest.approx({"wilt": 60.0, "adult": 60.0})
+    assert (row["mean"], row["gain"], row["error"]) == pytest.approx((60.0, 10.0, 10.0))  # Gains of 20 and 0 points.
+
+
 def test_lp_losses_run(run_quickly, tmp_path):
     result = run_quickly(lp_losses, "tabular", tmp_path / "lp_losses.json")
     assert set(result["summary"]) == set(lp_losses.CONTESTS)
@@ -251,7 +276,9 @@ def test_from_scratch_runs_every_problem_and_goes_on(monkeypatch, tmp_path):
     assert json.loads(output.read_text()) == first
 
 
-@pytest.mark.parametrize("module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib, networks, when_it_helps])
+@pytest.mark.parametrize(
+    "module", [boosting, cells, estimators, fscore, lp_losses, measure, netlib, networks, small_batches, when_it_helps]
+)
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
