@@ -2,11 +2,13 @@
 
 The methods:
 
-- ``auto``: the blend of four ensembles, with the default settings of the estimators;
-- ``cross_entropy``, ``direct``, ``hinge``, ``lightgbm``: each of these ensembles alone, five members on the same folds. They are
-  the parts of the same fit, with the threshold that a fit of their own chooses; a test holds the two to be equal;
-- ``equal weights``, ``best part``, ``best subset``, ``greedy``: other blends of the same parts. The last three are chosen by the
-  metric of the held-out scores: one part; the plain mean of some; weights by adding, twenty times, the part that helps most;
+- ``auto``: the blend of five ensembles, with the default settings of the estimators;
+- ``cross_entropy``, ``direct``, ``hinge``, ``lightgbm``, ``random_forest``: each of these ensembles alone, five members on the
+  same folds. They are the parts of the same fit, with the threshold that a fit of their own chooses; a test holds the two to be
+  equal;
+- ``nothing dropped``, ``no random forest``, ``equal weights``, ``best part``, ``best subset``, ``greedy``: other blends of the
+  same parts. The first two weigh networks and trees by one half each. The last three are chosen by the metric of the held-out
+  scores: one part; the plain mean of some; weights by adding, twenty times, the part that helps most;
 - ``LightGBM tuned``: as in ``benchmarks/boosting.py``: four settings of the trees, at most 300 rounds at a rate of 0.05, stopped
   by the exact metric on 30% of the training samples; the setting with the best validation metric is tested;
 - ``HistGradientBoosting``: scikit-learn's, with its default settings, on all training samples; for F1 its threshold is chosen by
@@ -15,7 +17,8 @@ The methods:
 Of at most 4,000 random rows of each table, 40% are the test set. In the condition ``noise``, 20% of the labels of the others are
 flipped, for every method the same. Test labels are never changed. Seconds are those of the processor, for the fit alone.
 
-How ``auto`` blends and how it grows its trees was chosen by test AP on the same tables with other splits (seeds 100 and 101).
+How ``auto`` blends and how it grows boosted trees was chosen by test AP on the same tables with other splits (seeds 100 and 101);
+the random forest and its settings by test AP on those splits and on 22 problems of other tables.
 
     pip install -e '.[cli,boosting]'
     python -m benchmarks.auto --data FOLDER --output auto.json
@@ -47,8 +50,9 @@ from sklearn.model_selection import TunedThresholdClassifierCV, train_test_split
 
 import taskloss as tl
 from taskloss.estimators import TaskLossClassifier
+from taskloss.estimators.blend import weigh_parts
 from taskloss.estimators.decisions import choose_threshold, is_thresholded
-from taskloss.estimators.methods import AUTO_METHODS
+from taskloss.estimators.methods import AUTO_METHODS, RANDOM_FOREST
 from taskloss.estimators.problem import best_value
 from taskloss.tasks import Task
 
@@ -59,7 +63,7 @@ TASKS: dict[str, Task] = {
 }
 MOST_ROWS = 4_000
 TUNED, SCIKIT_LEARN = "LightGBM tuned", "HistGradientBoosting"
-OTHER_BLENDS = ("equal weights", "best part", "best subset", "greedy")
+OTHER_BLENDS = ("nothing dropped", "no random forest", "equal weights", "best part", "best subset", "greedy")
 GREEDY_STEPS = 20
 METHODS = ("auto", *AUTO_METHODS, *OTHER_BLENDS, TUNED, SCIKIT_LEARN)
 
@@ -99,7 +103,12 @@ def fit_auto(task: Task, training: Data, test: Data, seed: int, settings: Record
         results[part.problem.method] = (value(task, scores, test[1], threshold), seconds)
         held_out_scores.append(part.standardize(held_out))
         test_scores.append(part.standardize(scores))
-    for name, weights in choose_weights(task, np.array(held_out_scores), training[1][known]).items():
+    blends = {
+        "nothing dropped": np.array(weigh_parts(model.ensemble_.parts, [True] * len(AUTO_METHODS))),
+        "no random forest": np.array(weigh_parts(model.ensemble_.parts, [method != RANDOM_FOREST for method in AUTO_METHODS])),
+        **choose_weights(task, np.array(held_out_scores), training[1][known]),
+    }
+    for name, weights in blends.items():
         threshold = choose_threshold(task, weights @ held_out_scores, training[1][known])
         results[name] = (value(task, weights @ test_scores, test[1], threshold), seconds_of_all)
     return results
@@ -116,8 +125,8 @@ def choose_weights(task: Task, scores: np.ndarray, target: np.ndarray) -> dict[s
     greedy = np.zeros(len(parts))
     for _ in range(GREEDY_STEPS):
         greedy = best(greedy + part for part in parts)
-    chosen = (subsets[-1], best(parts), best(subsets), greedy / GREEDY_STEPS)
-    return dict(zip(OTHER_BLENDS, chosen, strict=True))
+    chosen = {"best part": best(parts), "best subset": best(subsets), "greedy": greedy / GREEDY_STEPS}
+    return {"equal weights": subsets[-1], **chosen}
 
 
 def fit_tuned(task: Task, training: Data, test: Data, seed: int) -> Result:

@@ -49,12 +49,12 @@ def blend_by_definition(
     standardized = {}
     for method, values in scores.items():
         held_out = fits[method].held_out[fits[method].known]
-        if as_log_probabilities and method in ("cross_entropy", "lightgbm"):
+        if as_log_probabilities and method in ("cross_entropy", "lightgbm", "random_forest"):
             logits = fits[method].calibration_[0].logits
             values, held_out = log_softmax(logits(values), axis=1), log_softmax(logits(held_out), axis=1)
         standardized[method] = (values - held_out.mean(0)) / held_out.std(0, ddof=1)
     networks = [standardized[method] for method in AUTO_METHODS[:3] if method not in dropped]
-    trees = [standardized["lightgbm"]] if "lightgbm" not in dropped else []
+    trees = [standardized[method] for method in AUTO_METHODS[3:] if method not in dropped]
     return np.mean([np.mean(family, axis=0) for family in (networks, trees) if family], axis=0)
 
 
@@ -73,7 +73,7 @@ def test_auto_is_the_blend_of_separate_fits(classes):
     np.testing.assert_allclose(auto._scores(X), blended, rtol=1e-9, atol=1e-9)
     held_out = blend_by_definition(fits, {method: fit.held_out for method, fit in fits.items()}, auto.left_out_, classes > 2)
     np.testing.assert_allclose(auto.held_out, held_out, rtol=1e-9, atol=1e-9)
-    assert len(auto.history_) == 8
+    assert len(auto.history_) == 10
     assert auto.history_ == tuple(result for fit in fits.values() for result in fit.history_)
 
 
@@ -103,7 +103,7 @@ def test_without_lightgbm(data, monkeypatch):
         model = TaskLossClassifier(**SMALL).fit(X, y)
     assert [warning.filename for warning in caught] == [__file__]
     assert [part.problem.method for part in model.ensemble_.parts] == ["cross_entropy", "direct", "hinge"]
-    assert model.left_out_["lightgbm"] == "LightGBM is not installed"
+    assert {model.left_out_[method] for method in ("lightgbm", "random_forest")} == {"LightGBM is not installed"}
     with pytest.raises(ValueError, match=r"needs LightGBM, which is not installed: pip install"):
         model.set_params(method=("direct", "lightgbm")).fit(X, y)
 
@@ -112,11 +112,11 @@ def test_weights_leave_out_the_losses_of_the_whole_list(data, tmp_path):
     X, y = data
     weights = np.linspace(1.0, 2.0, len(y))
     model = TaskLossClassifier(**SMALL).fit(X, y, sample_weight=weights)
-    assert [part.problem.method for part in model.ensemble_.parts] == ["cross_entropy", "lightgbm"]
+    assert [part.problem.method for part in model.ensemble_.parts] == ["cross_entropy", "lightgbm", "random_forest"]
     assert {"direct", "hinge"} <= set(model.left_out_)
     assert "sample_weight has no place in average precision" in model.left_out_["hinge"]
     assert TaskLossClassifier.load(model.save(tmp_path / "model")).left_out_ == model.left_out_
-    same = TaskLossClassifier(method=("cross_entropy", "lightgbm"), **SMALL).fit(X, y, sample_weight=weights)
+    same = TaskLossClassifier(method=("cross_entropy", "lightgbm", "random_forest"), **SMALL).fit(X, y, sample_weight=weights)
     np.testing.assert_array_equal(same.decision_function(X), model.decision_function(X))
     balanced = TaskLossClassifier(class_weight="balanced", **SMALL).fit(X, y)
     assert "class_weight has no place" in balanced.left_out_["direct"]
@@ -124,7 +124,7 @@ def test_weights_leave_out_the_losses_of_the_whole_list(data, tmp_path):
         TaskLossClassifier(**SMALL).fit(X, y, sample_weight=1 + y),
         TaskLossClassifier("multi_class", class_weight="balanced", **SMALL).fit(X, y),
     ):
-        assert len(suits.ensemble_.parts) == 4
+        assert len(suits.ensemble_.parts) == 5
 
 
 def test_parts_far_behind_are_dropped():
@@ -156,7 +156,7 @@ def test_a_dropped_part_has_no_weight(monkeypatch, data, tmp_path):
     monkeypatch.setattr(base, "find_weak_parts", lambda *_: {1: "too weak", 3: "too weak"})
     X, y = data
     model = TaskLossClassifier(**SMALL).fit(X, y)
-    assert model.ensemble_.weights == (0.5, 0.0, 0.5, 0.0)
+    assert model.ensemble_.weights == (0.25, 0.0, 0.25, 0.0, 0.5)
     assert model.left_out_ == {"direct": "too weak", "lightgbm": "too weak"}
     again = TaskLossClassifier.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -195,7 +195,7 @@ def test_rankers(grades, grouped, tmp_path):
     options = {"groups": query} if grouped else {}
     order = rng.permutation(400)
     shuffled = {"groups": query[order]} if grouped else {}
-    for method in ("auto", "lightgbm"):
+    for method in ("auto", "lightgbm", "random_forest"):
         model = TaskLossRanker(method=method, members=2, max_iter=40, random_state=0).fit(X[order], y[order], **shuffled)
         assert model.score(X, y, **options) > 0.8
         again = TaskLossRanker.load(model.save(tmp_path / "model"))
@@ -239,6 +239,6 @@ def test_the_blend_is_ahead_where_half_of_the_signal_is_for_trees():
             method: TaskLossClassifier(tl.AveragePrecision(), method=method, members=3, max_iter=100, random_state=0)
             .fit(X[:600], y[:600])
             .score(X[600:], y[600:])
-            for method in ("auto", "cross_entropy", "lightgbm")
+            for method in ("auto", "cross_entropy", "lightgbm", "random_forest")
         }
-    assert fits["auto"] > max(fits["cross_entropy"], fits["lightgbm"])
+    assert fits.pop("auto") > max(fits.values())

@@ -14,9 +14,9 @@ from taskloss.cli.method_table import BOOSTING_WARM_UP
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
 from taskloss.estimators import EstimatorSettings
-from taskloss.estimators.boosted_trees import PATIENCE, SETTINGS
 from taskloss.estimators.decisions import choose_threshold
 from taskloss.estimators.ensemble import make_splits
+from taskloss.estimators.lightgbm_trees import BOOSTING_SETTINGS, PATIENCE
 
 
 def fit_direct(
@@ -93,7 +93,7 @@ def _fit_member(
         return "exact", curve[-1], True
 
     parameters = {
-        **SETTINGS,
+        **BOOSTING_SETTINGS,
         "objective": "lambdarank" if fitted.groups is not None else "binary",
         "metric": "None",
         "seed": seed,

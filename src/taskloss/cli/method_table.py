@@ -23,7 +23,7 @@ class MethodInfo(NamedTuple):
     description: str
 
 
-AUTO, LIGHTGBM, DIRECT_LIGHTGBM = "auto", "lightgbm", "direct_lightgbm"
+AUTO, LIGHTGBM, RANDOM_FOREST, DIRECT_LIGHTGBM = "auto", "lightgbm", "random_forest", "direct_lightgbm"
 NETWORK_METHODS = {
     "cross_entropy": MethodInfo(
         BASELINE,
@@ -48,22 +48,27 @@ NETWORK_METHODS = {
 }
 """Methods that train networks, by their names in :data:`taskloss.estimators.LOSSES_BY_METHOD`, in the order of the table."""
 
-BOOSTING_METHODS = {
+TREE_METHODS = {
     LIGHTGBM: MethodInfo(
         "LightGBM",
         "gradient boosting of small decision trees by LightGBM, the same folds and stopping: log loss (LambdaRank for queries)",
     ),
+    RANDOM_FOREST: MethodInfo(
+        "random forest", "a random forest by LightGBM on the same folds: log loss (squared error of the grades for queries)"
+    ),
     DIRECT_LIGHTGBM: MethodInfo(
-        "direct LightGBM", f"the same with the direct gradient of the metric after the first {BOOSTING_WARM_UP} trees"
+        "direct LightGBM",
+        f"LightGBM's boosting with the direct gradient of the metric after the first {BOOSTING_WARM_UP} trees, the same folds",
     ),
 }
 """Methods that train trees; they need LightGBM."""
 AUTO_METHOD = {
     AUTO: MethodInfo(
         DEFAULT,
-        "the blend of cross-entropy, direct, hinge and LightGBM on the same folds: the mean of their standardized scores",
+        "the blend of cross-entropy, direct, hinge, LightGBM and a random forest on the same folds: the mean of their "
+        "standardized scores, one half for the networks and one for the trees",
     )
 }
-ESTIMATOR_METHODS = AUTO_METHOD | NETWORK_METHODS | {LIGHTGBM: BOOSTING_METHODS[LIGHTGBM]}
+ESTIMATOR_METHODS = AUTO_METHOD | NETWORK_METHODS | {name: TREE_METHODS[name] for name in (LIGHTGBM, RANDOM_FOREST)}
 """Methods of the estimators, which ``taskloss train`` takes."""
-ALL_METHODS = ESTIMATOR_METHODS | BOOSTING_METHODS
+ALL_METHODS = ESTIMATOR_METHODS | TREE_METHODS

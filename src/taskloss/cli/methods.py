@@ -15,11 +15,11 @@ from taskloss.cli.method_table import (
     ALL_METHODS,
     AUTO,
     BASELINE,
-    BOOSTING_METHODS,
     CONTENDER,
     DIRECT_LIGHTGBM,
     ESTIMATOR_METHODS,
     LIGHTGBM,
+    TREE_METHODS,
 )
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
@@ -83,7 +83,7 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
             raise usage_error(f"--methods: {name!r} is not known; expected some of {', '.join(ALL_METHODS)}")
     if (same := f"direct_{metric.task.default_update}") in wanted:
         raise usage_error(f"--methods: for {metric.label}, {same} is the same as direct, which is always there; leave it out")
-    if not BOOSTING_METHODS.keys().isdisjoint(wanted) and not lightgbm_is_installed():
+    if not TREE_METHODS.keys().isdisjoint(wanted) and not lightgbm_is_installed():
         raise usage_error(f"--methods: lightgbm is not installed: {INSTALL_LIGHTGBM}")
     if DIRECT_LIGHTGBM in wanted and metric.classes > 2:
         raise usage_error(
@@ -112,7 +112,7 @@ def _applicable(metric: Metric, *, queries: bool) -> list[str]:
     left_out = {"direct_positive", "direct_negative", "direct_central"} - {other}
     left_out |= {"lp"} if _why_no_linear_program(metric, queries=queries) else set()
     left_out |= {DIRECT_LIGHTGBM} if metric.classes > 2 else set()
-    left_out |= set() if lightgbm_is_installed() else set(BOOSTING_METHODS)
+    left_out |= set() if lightgbm_is_installed() else set(TREE_METHODS)
     return [name for name in ALL_METHODS if name not in left_out]
 
 

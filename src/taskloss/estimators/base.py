@@ -25,7 +25,7 @@ from taskloss.estimators.blend import Blend, Part, find_weak_parts, table_tensor
 from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
-from taskloss.estimators.methods import AUTO, LIGHTGBM, lightgbm_is_installed, read_methods
+from taskloss.estimators.methods import AUTO, TREE_METHODS, lightgbm_is_installed, read_methods
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.progress import ProgressPrinter
 from taskloss.estimators.settings import EstimatorSettings
@@ -147,12 +147,12 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         """Return the methods to blend; ``left_out_`` then has the reason for each that is missing."""
         self.left_out_ = {}
         methods = read_methods(self.method)
-        if LIGHTGBM in methods and not lightgbm_is_installed():
+        if not lightgbm_is_installed() and not set(TREE_METHODS).isdisjoint(methods):
             cure = "pip install 'taskloss[estimators]'"
             if self.method != AUTO:
                 raise ValueError(f"method={self.method!r} needs LightGBM, which is not installed: {cure}")
             warn_caller(f"method='auto' goes without trees, because LightGBM is not installed: {cure}")
-            methods = self._leave_out(methods, (LIGHTGBM,), "LightGBM is not installed")
+            methods = self._leave_out(methods, TREE_METHODS, "LightGBM is not installed")
         return methods
 
     def _leave_out(self, methods: Sequence[str], refused: Sequence[str], reason: str) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
                 jobs=1 if self.n_jobs is None else min(effective_n_jobs(self.n_jobs), self.members),
                 threads=self.threads,
             )
-            inputs = data._replace(features=table_tensor(samples.table)) if method == LIGHTGBM else data
+            inputs = data._replace(features=table_tensor(samples.table)) if method in TREE_METHODS else data
             part, scores, known = self._fit_part(plan, inputs)
             parts.append(part)
             held_out.append(scores)
@@ -272,4 +272,4 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
             )
         nets = {method: [member.net for member in members] for method, members in parts.items()}
         # Trees are grown anew.
-        return {method: cast(list[ScoreNet], members) for method, members in nets.items() if method != LIGHTGBM}
+        return {method: cast(list[ScoreNet], members) for method, members in nets.items() if method not in TREE_METHODS}

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from taskloss.estimators.calibration import VectorScaling
 from taskloss.estimators.ensemble import Ensemble, Member, location_and_scale
-from taskloss.estimators.methods import LIGHTGBM
+from taskloss.estimators.methods import TREE_METHODS
 from taskloss.estimators.problem import Problem
 from taskloss.training import TrainingData
 
@@ -58,7 +58,7 @@ class Part:
 
     def scores(self, features: Tensor, table: np.ndarray) -> np.ndarray:
         """Return the scores of the ensemble, from the features of the networks and the table itself, which trees read."""
-        return self.ensemble.scores(table_tensor(table) if self.problem.method == LIGHTGBM else features)
+        return self.ensemble.scores(table_tensor(table) if self.problem.method in TREE_METHODS else features)
 
     def standardize(self, scores: np.ndarray) -> np.ndarray:
         """Return scores of the ensemble, or held-out ones of its members, in the units of a blend."""
@@ -102,7 +102,7 @@ class Blend:
 
 def weigh_parts(parts: Sequence[Part], kept: Sequence[bool]) -> tuple[float, ...]:
     """Return the weights of the parts that are kept: one half for the networks and one for the trees, if there are both."""
-    trees = np.array([part.problem.method == LIGHTGBM for part in parts])
+    trees = np.array([part.problem.method in TREE_METHODS for part in parts])
     weights = np.zeros(len(parts))
     for family in (trees & kept, ~trees & kept):
         weights[family] = 1.0 / max(family.sum(), 1)

@@ -79,8 +79,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
             and 1, False and True; of other classes it is the rarer one if its share is below 40%, else the last one in sorted
             order, which a warning says.
         class_weight: weights of the classes, a dictionary or ``"balanced"`` as in scikit-learn, where the loss is a mean over
-            samples: ``method="cross_entropy"``, ``"lightgbm"`` or a metric of classes. The other metrics themselves say what each
-            class is worth, so ``method="auto"`` leaves out the losses of such a metric.
+            samples: ``method="cross_entropy"``, trees or a metric of classes. The other metrics themselves say what each class is
+            worth, so ``method="auto"`` leaves out the losses of such a metric.
 
     :class:`~taskloss.estimators.EstimatorSettings` describes the other arguments.
 
@@ -115,8 +115,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on the rows of X, dense or sparse, and classes y of shape ``(n,)`` or 0/1 labels of shape ``(n, C)``.
 
-        ``sample_weight`` has any weights where the loss is a mean over samples (``method="cross_entropy"``, ``"lightgbm"`` or a
-        metric of classes). The other metrics belong to the whole list: they take whole numbers, which count a row several times.
+        ``sample_weight`` has any weights where the loss is a mean over samples (``method="cross_entropy"``, trees or a metric of
+        classes). The other metrics belong to the whole list: they take whole numbers, which count a row several times.
         ``method="auto"`` leaves out the losses that the weights do not suit.
         """
         _checks.check_choice("threshold", self.threshold, THRESHOLDS)

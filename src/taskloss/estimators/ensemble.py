@@ -26,9 +26,9 @@ from torch import Tensor, nn
 
 from taskloss import _checks
 from taskloss._warn import warn_caller
-from taskloss.estimators.boosted_trees import Trees, grow_trees
 from taskloss.estimators.decisions import choose_threshold, is_thresholded
-from taskloss.estimators.methods import LIGHTGBM
+from taskloss.estimators.lightgbm_trees import Trees, grow_trees
+from taskloss.estimators.methods import TREE_METHODS
 from taskloss.estimators.problem import Problem
 from taskloss.training import (
     Checkpoint,
@@ -216,7 +216,7 @@ def _train_member(plan: Plan, index: int, data: TrainingData) -> Member:
     """Train the member of this index on its rows."""
     training, held_out = (data.rows(torch.from_numpy(rows)) for rows in plan.splits[index])
     with torch_threads(plan.threads):
-        fit = _grow_trees if plan.problem.method == LIGHTGBM else _train_network
+        fit = _grow_trees if plan.problem.method in TREE_METHODS else _train_network
         net, result = fit(plan, index, training, held_out)
         return Member(net, *location_and_scale(plan.problem, raw_scores(net, data.features)), result)
 

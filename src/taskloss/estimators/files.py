@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from taskloss import _storage, tasks
 from taskloss._storage import tensors_under
 from taskloss.estimators.blend import Blend, Part
-from taskloss.estimators.boosted_trees import Trees
 from taskloss.estimators.calibration import VectorScaling
 from taskloss.estimators.ensemble import Ensemble, Member, ScoreNet
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
-from taskloss.estimators.methods import LIGHTGBM
+from taskloss.estimators.lightgbm_trees import Trees
+from taskloss.estimators.methods import TREE_METHODS
 from taskloss.estimators.problem import Problem
 from taskloss.trees import Forest
 
@@ -117,7 +117,7 @@ def _read_part(estimator: Any, tensors: dict[str, Tensor], *, method: str, membe
 
 def _read_member(estimator: Any, problem: Problem, tensors: dict[str, Tensor]) -> Member:
     net: ScoreNet | Trees
-    if problem.method == LIGHTGBM:
+    if problem.method in TREE_METHODS:
         one_per_label = problem.outputs is not None and not problem.exclusive
         forests = (tensors_under(tensors, f"forest.{index}") for index in range((problem.outputs or 1) if one_per_label else 1))
         columns, needed = estimator.features_.varies.size, (problem.outputs or 1) if problem.exclusive else 1

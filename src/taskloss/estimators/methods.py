@@ -77,20 +77,21 @@ LOSSES_BY_METHOD: dict[str, Callable[[tasks.Task, float], Criterion]] = {
     "lp": _linear_program,
 }
 
-LIGHTGBM = "lightgbm"
-"""The method that grows trees by LightGBM's own objective instead of training networks."""
+LIGHTGBM, RANDOM_FOREST = "lightgbm", "random_forest"
+TREE_METHODS = (LIGHTGBM, RANDOM_FOREST)
+"""Methods that grow trees by an objective of LightGBM instead of training networks: boosted ones, or a random forest."""
 AUTO = "auto"
 """The method that blends those of ``AUTO_METHODS``."""
-AUTO_METHODS = ("cross_entropy", "direct", "hinge", LIGHTGBM)
+AUTO_METHODS = ("cross_entropy", "direct", "hinge", *TREE_METHODS)
 
 
 def read_methods(method: str | Sequence[str]) -> tuple[str, ...]:
     """Return the methods that a setting names: one, several, or those of ``"auto"``; raise unless each is known.
 
     >>> read_methods("direct"), read_methods(["hinge", "lightgbm"]), len(read_methods("auto"))
-    (('direct',), ('hinge', 'lightgbm'), 4)
+    (('direct',), ('hinge', 'lightgbm'), 5)
     """
-    known = (*LOSSES_BY_METHOD, LIGHTGBM)
+    known = (*LOSSES_BY_METHOD, *TREE_METHODS)
     if isinstance(method, str):
         _checks.check_choice("method", method, (AUTO, *known))
         return AUTO_METHODS if method == AUTO else (method,)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from taskloss import tasks
 from taskloss.estimators.decisions import is_thresholded, threshold_rule
-from taskloss.estimators.methods import LIGHTGBM, LOSSES_BY_METHOD, CrossEntropy
+from taskloss.estimators.methods import LOSSES_BY_METHOD, TREE_METHODS, CrossEntropy
 from taskloss.layout import to_numpy
 from taskloss.metrics.reduction import reduce_values
 from taskloss.tasks import Call, Task
@@ -18,8 +18,8 @@ from taskloss.tasks.ranking import ConvexRankingTask
 from taskloss.thresholds import for_value
 from taskloss.training import Criterion
 
-MEANS_OF_SAMPLES = ("cross_entropy", LIGHTGBM)
-"""Methods whose loss is the cross-entropy of each sample, whatever the metric."""
+MEANS_OF_SAMPLES = ("cross_entropy", *TREE_METHODS)
+"""Methods whose loss is a mean over the samples, whatever the metric."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Problem:
 
     task: Task
     method: str
-    """A loss of :data:`LOSSES_BY_METHOD`, ``"lightgbm"``, or ``"auto"`` for a blend of several."""
+    """A loss of :data:`LOSSES_BY_METHOD`, one of :data:`TREE_METHODS`, or ``"auto"`` for a blend of several."""
     epsilon: float
     outputs: int | None = None
     exclusive: bool = False

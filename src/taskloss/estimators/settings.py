@@ -26,15 +26,16 @@ class EstimatorSettings:
         metric: the task to train on, or its registered name.
         method: how to train. A loss for networks: ``"cross_entropy"``, ``"direct"`` (with the default update of the metric),
             ``"direct_positive"``, ``"direct_negative"``, ``"direct_central"``, ``"hinge"`` or ``"lp"`` (the metrics that
-            :mod:`taskloss.lp` has a loss for). ``"lightgbm"``: gradient-boosted trees instead of networks. Several of these,
-            such as ``("direct", "lightgbm")``: their blend. ``"auto"``: the blend of cross-entropy, direct, hinge and LightGBM,
-            without those that do not apply (see ``left_out_``).
+            :mod:`taskloss.lp` has a loss for). ``"lightgbm"``: gradient-boosted trees instead of networks;
+            ``"random_forest"``: a random forest, also grown by LightGBM. Several of these, such as ``("direct", "lightgbm")``:
+            their blend. ``"auto"``: the blend of cross-entropy, direct, hinge, LightGBM and the random forest, without those that
+            do not apply (see ``left_out_``).
         hidden: widths of the hidden layers.
         module: ``module(n_features, n_outputs)`` builds your own network instead, ``(n, n_features) -> (n, n_outputs)``.
         epsilon: weight of the task loss in the direct losses; larger is smoother.
         members: number of networks, or of LightGBM's boosters, for each method of a blend.
         folds: number of folds that the samples are dealt into; each member holds one of them out.
-        max_iter: largest number of training steps of a member, and a third of those of a booster's rounds.
+        max_iter: largest number of training steps of a member, and a third of a booster's rounds.
         patience: a member stops after this many steps without a better metric on its held-out fold. The default is long,
             because with rare positives the metric of a small fold stays flat or falls before it rises.
         learning_rate: learning rate of AdamW.

@@ -1,4 +1,4 @@
-"""Boosted trees as members: equal to ``lightgbm.train``, and stopped by the exact metric."""
+"""Trees as members: equal to ``lightgbm.train``; boosted ones are stopped by the exact metric, a random forest keeps all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import pytest
 import torch
 
 import taskloss as tl
-from taskloss.estimators.boosted_trees import LEAST_ROUNDS, PATIENCE, ROUNDS_PER_STEP, SETTINGS, grow_trees
+from taskloss.estimators.lightgbm_trees import (
+    BOOSTING_SETTINGS,
+    FOREST_SETTINGS,
+    FOREST_TREES,
+    LEAST_ROUNDS,
+    PATIENCE,
+    ROUNDS_PER_STEP,
+    grow_trees,
+)
 from taskloss.estimators.problem import Problem
 from taskloss.training import TrainingData, TrainingSettings
 
-FIXED = {**SETTINGS, "seed": 3, "num_threads": 1, "deterministic": True, "force_row_wise": True, "verbosity": -1}
+FIXED = {"seed": 3, "num_threads": 1, "deterministic": True, "force_row_wise": True, "verbosity": -1}
 
 
 def table(rows: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -31,9 +39,9 @@ def grow(problem: Problem, target: np.ndarray, *, iterations: int = 300, groups=
     return grow_trees(problem, *parts, settings=settings, seed=3, threads=1, on_round=on_round)
 
 
-def booster(objective: dict, target: np.ndarray, rounds: int, **options) -> lightgbm.Booster:
+def booster(objective: dict, target: np.ndarray, rounds: int, *, trees: dict = BOOSTING_SETTINGS, **options) -> lightgbm.Booster:
     X, _ = table()
-    return lightgbm.train({**FIXED, **objective}, lightgbm.Dataset(X[:250], target[:250], **options), rounds)
+    return lightgbm.train({**FIXED, **trees, **objective}, lightgbm.Dataset(X[:250], target[:250], **options), rounds)
 
 
 def test_two_classes():
@@ -112,7 +120,7 @@ def test_queries_in_any_order_are_for_lambdarank():
     trees, result = grow(Problem(tl.GradedNDCG(), "lightgbm", 1.0), grades, groups=groups)
     order = np.argsort(groups[:250], kind="stable")
     dataset = lightgbm.Dataset(X[:250][order], grades[:250][order], group=[10] * 25)
-    model = lightgbm.train({**FIXED, "objective": "lambdarank"}, dataset, result.best_iteration)
+    model = lightgbm.train({**FIXED, **BOOSTING_SETTINGS, "objective": "lambdarank"}, dataset, result.best_iteration)
     np.testing.assert_array_equal(trees.raw_scores(X), model.predict(X, raw_score=True))
 
 
@@ -126,11 +134,47 @@ def test_grades_that_lambdarank_refuses_are_for_regression(grouped):
     np.testing.assert_array_equal(trees.raw_scores(X), model.predict(X, raw_score=True))
 
 
-def test_a_table_without_splits():
-    """Six rows allow no leaf of ten: all scores are equal."""
+def test_a_random_forest_keeps_all_trees():
+    """Its scores are the mean over the trees, and its metric after n rounds is that of the mean over n of them."""
+    X, value = table()
+    y = (value > 1.5).astype(int)
+    trees, result = grow(Problem(tl.AveragePrecision(), "random_forest", 1.0), y)
+    assert len(result.metrics) == result.best_iteration == FOREST_TREES
+    model = booster({"objective": "binary"}, y, FOREST_TREES, trees=FOREST_SETTINGS)
+    each = np.array([model.predict(X, raw_score=True, start_iteration=n, num_iteration=1) for n in range(FOREST_TREES)])
+    np.testing.assert_allclose(trees.raw_scores(X), each.mean(0), rtol=1e-12)
+    for n in (1, 7, FOREST_TREES):
+        assert result.metrics[n - 1] == pytest.approx(tl.metrics.average_precision_score(each[:n, 250:].mean(0), y[250:]))
+
+
+def test_a_random_forest_of_several_classes():
+    X, value = table()
+    y = np.digitize(value, [0.3, 1.5])
+    trees, result = grow(
+        Problem(tl.AveragePrecision(), "random_forest", 1.0, 3, exclusive=True), np.eye(3, dtype=int)[y], iterations=5
+    )
+    model = booster({"objective": "multiclass", "num_class": 3}, y, 15, trees=FOREST_SETTINGS)
+    scores = model.predict(X, raw_score=True) / 15
+    np.testing.assert_allclose(trees.raw_scores(X), scores, rtol=1e-12)
+    log_odds = scores[250:] - np.log(np.exp(scores[250:]).sum(1, keepdims=True))
+    areas = [tl.metrics.average_precision_score(log_odds[:, k], (y[250:] == k).astype(int)) for k in range(3)]
+    assert result.best_metric == pytest.approx(np.mean(areas))
+
+
+def test_a_random_forest_of_queries_predicts_their_grades():
+    X, value = table()
+    grades = np.clip(np.round(value), 0, 3)
+    trees, _ = grow(Problem(tl.GradedNDCG(), "random_forest", 1.0), grades, groups=np.arange(400) // 10)
+    model = booster({"objective": "regression"}, grades, FOREST_TREES, trees=FOREST_SETTINGS)
+    np.testing.assert_allclose(trees.raw_scores(X), model.predict(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["lightgbm", "random_forest"])
+def test_a_table_without_splits(method):
+    """Six rows allow no leaf of ten, and no two of five: all scores are equal."""
     X, y = np.arange(12.0).reshape(6, 2), torch.tensor([0, 1, 0, 1, 0, 1])
     data = TrainingData(torch.from_numpy(X), y)
-    problem = Problem(tl.AveragePrecision(), "lightgbm", 1.0)
+    problem = Problem(tl.AveragePrecision(), method, 1.0)
     trees, result = grow_trees(problem, data, data, settings=TrainingSettings(), seed=0, threads=1, on_round=None)
     assert len(set(trees.raw_scores(X))) == 1
-    assert len(result.metrics) == result.best_iteration == 1
+    assert len(result.metrics) == result.best_iteration == (1 if method == "lightgbm" else FOREST_TREES)

@@ -1,25 +1,29 @@
-"""Gradient-boosted trees as a member of an ensemble: grown by LightGBM, stopped by the exact metric as a network is.
+"""Trees as a member of an ensemble, grown by LightGBM: gradient-boosted ones, stopped by the exact metric, or a random forest.
 
 LightGBM has an objective of its own: the log loss of two classes or of each label, the multinomial log loss of several classes,
-LambdaRank for queries. After each round the exact metric of the held-out samples is computed, and the round is kept by the rule
-that keeps a step of a network. The table is read as it is: trees need no scaling, and a missing value (NaN) has a branch of its
-own. After the training only the trees remain, as arrays, so a model that is read from a file predicts the same.
+LambdaRank for queries. After each round of boosting the exact metric of the held-out samples is computed, and the round is kept
+by the rule that keeps a step of a network. A random forest cannot have too many trees, so it keeps all of them; it is grown on
+random samples of the rows, by the same objective, but for queries by the squared error of the grades.
+
+The table is read as it is: trees need no scaling, and a missing value (NaN) has a branch of its own. After the training only the
+trees remain, as arrays, so a model that is read from a file predicts the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from taskloss.estimators.methods import RANDOM_FOREST
 from taskloss.estimators.problem import Problem
 from taskloss.training import Progress, TrainingData, TrainingResult, TrainingSettings, is_better
 from taskloss.trees import Forest
 
-SETTINGS = {
+BOOSTING_SETTINGS = {
     "learning_rate": 0.05,
     "num_leaves": 7,
     "min_data_in_leaf": 10,
@@ -27,8 +31,19 @@ SETTINGS = {
     "bagging_freq": 1,
     "feature_fraction": 0.8,
 }
-"""Settings of the trees that differ from LightGBM's. Small random trees lose little where rows are many and are far better where
-positives are rare or labels are wrong."""
+"""Settings of boosted trees that differ from LightGBM's. Small random trees lose little where rows are many and are far better
+where positives are rare or labels are wrong."""
+FOREST_SETTINGS = {
+    "boosting": "rf",
+    "num_leaves": 31,
+    "min_data_in_leaf": 5,
+    "bagging_fraction": 0.632,
+    "bagging_freq": 1,
+    "feature_fraction_bynode": 0.5,
+}
+"""Settings of a random forest that differ from LightGBM's. Its trees are larger than boosted ones, since their errors average
+out, but not grown to the end, where they would learn the wrong labels."""
+FOREST_TREES = 100
 ROUNDS_PER_STEP = 3
 """A round of small trees changes the scores less than a step of a network, so there may be more of them."""
 PATIENCE = 50
@@ -63,33 +78,37 @@ def grow_trees(
     threads: int,
     on_round: Callable[[Progress], None] | None,
 ) -> tuple[Trees, TrainingResult]:
-    """Grow the trees of a member; the features are the table itself, float64.
+    """Grow the trees of a member, by the method of the problem; the features are the table itself, float64.
 
     The loss that is reported after a round is LightGBM's own of the training samples; of LambdaRank, one minus its NDCG.
     """
+    keeps_all = problem.method == RANDOM_FOREST
     boosters = _boosters(problem, training, seed, threads)
     table = held_out.features.numpy()
-    scores = np.zeros((len(table), problem.outputs or 1))
+    total = np.zeros((len(table), problem.outputs or 1))
     losses: list[float] = []
     metrics: list[float] = []
     best, patience = 0, min(settings.patience, PATIENCE)
     most = ROUNDS_PER_STEP * settings.iterations
+    most = min(most, FOREST_TREES) if keeps_all else most
     window, least = min(settings.smoothing, most), min(LEAST_ROUNDS, most)
     while len(metrics) < most and (best == 0 or len(metrics) - best < patience):
         finished = [booster.update() for booster in boosters]
         if all(finished) and metrics:  # None finds a split any more.
             break
-        scores += np.column_stack([_newest(booster, table, len(metrics)) for booster in boosters])
-        shaped = torch.from_numpy(scores if problem.outputs else scores[:, 0])
-        metrics.append(problem.metric(shaped, held_out.target, **held_out.options()))
+        total += np.column_stack([_newest(booster, table, len(metrics)) for booster in boosters])
+        scores = torch.from_numpy(total / (len(metrics) + 1) if keeps_all else total)
+        metrics.append(problem.metric(scores if problem.outputs else scores[:, 0], held_out.target, **held_out.options()))
         losses.append(float(np.mean([_training_loss(booster) for booster in boosters])))
-        if len(metrics) >= least and is_better(metrics, best, window):
+        if keeps_all or (len(metrics) >= least and is_better(metrics, best, window)):
             best = len(metrics)
         if on_round is not None:
             on_round(Progress(len(metrics), losses[-1], metrics[-1]))
     best = best or len(metrics)
-    trees = Trees(tuple(Forest.from_lightgbm(booster, best) for booster in boosters), problem.outputs)
-    return trees, TrainingResult(tuple(losses), tuple(metrics), best)
+    forests = [Forest.from_lightgbm(booster, best) for booster in boosters]
+    if keeps_all:
+        forests = [replace(forest, leaf_value=forest.leaf_value / len(forest.splits)) for forest in forests]
+    return Trees(tuple(forests), problem.outputs), TrainingResult(tuple(losses), tuple(metrics), best)
 
 
 def _newest(booster: Any, table: np.ndarray, done: int) -> np.ndarray:
@@ -110,7 +129,7 @@ def _boosters(problem: Problem, training: TrainingData, seed: int, threads: int)
     import lightgbm
 
     common: dict[str, Any] = {
-        **SETTINGS,
+        **(FOREST_SETTINGS if problem.method == RANDOM_FOREST else BOOSTING_SETTINGS),
         "seed": seed,
         "num_threads": threads,
         "deterministic": True,
@@ -127,7 +146,7 @@ def _boosters(problem: Problem, training: TrainingData, seed: int, threads: int)
         columns = [target if problem.chooses_class else target.argmax(1)]
     elif problem.outputs is not None:
         columns = list(target.T)
-    elif training.groups is not None and _suits_lambdarank(training):
+    elif training.groups is not None and problem.method != RANDOM_FOREST and _suits_lambdarank(training):
         # LightGBM wants the rows of a query next to each other.
         order = np.argsort(training.groups.numpy(), kind="stable")
         sizes = np.unique(training.groups.numpy(), return_counts=True)[1]
