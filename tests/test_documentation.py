@@ -20,6 +20,12 @@ def test_links_lead_to_files(page):
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_scripts_that_are_named_exist(page):
+    scripts = re.findall(r"\b(?:benchmarks|examples|docs|src|tests)/[\w/]+\.py\b", page.read_text())
+    assert [script for script in scripts if not (ROOT / script).exists()] == []
+
+
 def test_every_task_is_in_the_table_of_tasks():
     public = {name: getattr(tl, name) for name in dir(tl)}
     classes = {name: value for name, value in public.items() if isinstance(value, type) and issubclass(value, tl.Task)}
