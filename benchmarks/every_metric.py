@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from benchmarks.auto import fit_auto
+from benchmarks.auto import Goal, fit_auto
 from benchmarks.cells import Cells, Record
 from benchmarks.estimators import find_data
 from benchmarks.networks import read_rows, split_of
@@ -60,7 +60,7 @@ METRICS: dict[str, Task] = {
     "zero_one": tl.ZeroOne(),
 }
 BASE = "cross_entropy"
-METHODS = ("direct", "direct_positive", "direct_negative", "direct_central", "hinge", "lp", "lightgbm", "auto")
+METHODS = ("direct", "direct_positive", "direct_negative", "direct_central", "hinge", "lp", "lightgbm", "random_forest", "auto")
 LEAST_GAP = 1.0
 """A cell that is less than this below cross-entropy is not listed, whatever its error."""
 STANDARD_ERRORS = 3.0
@@ -86,7 +86,7 @@ def run_once(data: tuple[np.ndarray, np.ndarray], metric: str, seed: int, settin
     rows, target, test, truth = split_of(data, "clean", seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # A stuck network is what we look for, and its metric shows it.
-        results = fit_auto(task, (rows, target), (test, truth), seed, {"members": 1, **settings})
+        results = fit_auto(Goal(task, task, ""), (rows, target), (test, truth), seed, {"members": 1, **settings})
         values = {name: results[name][0] for name in (BASE, *METHODS) if name in results}
         for method in methods_of(task):
             model = TaskLossClassifier(task, method=method, members=1, random_state=seed, pos_label=1, **settings)

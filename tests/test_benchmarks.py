@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import (
+    auto,
     batches,
     boosting,
     cells,
     ensemble_losses,
     estimators,
+    every_metric,
     from_scratch,
     fscore,
     lp,
@@ -107,6 +109,37 @@ def test_estimators_runs_and_goes_on(run_quickly, tmp_path):
     assert noise["direct"] == pytest.approx(100 * direct["test_ap"])
     assert noise["cross_entropy"] == pytest.approx(100 * other["test_ap"])
     assert run_quickly(estimators, "tabular", tmp_path / "estimators.json") == first
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_auto_runs_and_goes_on(run_quickly, tmp_path):
+    first = run_quickly(auto, "tabular", tmp_path / "auto.json")
+    assert [(record["metric"], record["condition"]) for record in first["records"]] == list(auto.ORDER)
+    for record in first["records"]:
+        assert set(record["test"]) == set(auto.METHODS)
+        row = first["summary"][f"{record['metric']}, {record['condition']}"]["hinge"]
+        assert row["lead"] == pytest.approx(100 * (record["test"]["auto"] - record["test"]["hinge"]))
+    assert run_quickly(auto, "tabular", tmp_path / "auto.json") == first
+
+
+def test_every_metric_runs_and_goes_on(run_quickly, tmp_path, monkeypatch):
+    chosen = {name: every_metric.METRICS[name] for name in ("ndcg", "f_score")}
+    monkeypatch.setattr(every_metric, "METRICS", chosen)
+    first = run_quickly(every_metric, "tabular", tmp_path / "every_metric.json")
+    assert {record["metric"] for record in first["records"]} == set(chosen)
+    methods = {metric: {row["method"] for row in first["summary"] if row["metric"] == metric} for metric in chosen}
+    # Each update once, by the name that is not the default's; only the F-score has a linear program.
+    assert methods["ndcg"] == set(every_metric.METHODS) - {"direct_positive", "lp"}
+    assert methods["f_score"] == set(every_metric.METHODS) - {"direct_central"}
+    assert run_quickly(every_metric, "tabular", tmp_path / "every_metric.json") == first
+
+
+def test_cells_below_cross_entropy_are_found():
+    """One method is behind by 4, 5 and 6 points, one by -7, 0 and 1, one by half a point each time."""
+    tests = [{"cross_entropy": 50.0, "direct": 50.0 - a, "hinge": 50.0 - b, "lp": 49.5} for a, b in ((4, -7), (5, 0), (6, 1))]
+    rows = every_metric.summarize([{"metric": "f_score", "set": "bin_wilt", "seed": k, "test": t} for k, t in enumerate(tests)])
+    assert {row["method"]: row["below"] for row in rows} == {"direct": True, "hinge": False, "lp": False}
+    assert (rows[0]["gain"], rows[0]["error"]) == pytest.approx((-5.0, 1 / 3**0.5))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
