@@ -18,14 +18,16 @@ Of at most 4,000 random rows of each table, 40% are the test set. In the conditi
 flipped, for every method the same. Test labels are never changed. ``F1 by MCC`` is the test F1 of models that are trained,
 stopped and given a threshold by Matthews' correlation. Seconds are those of the processor, for the fit alone.
 
-How ``auto`` blends and how it grows boosted trees was chosen by test AP on the same tables with other splits (seeds 100 and 101);
-the random forest and its settings by test AP on those splits and on 22 problems of other tables.
+How ``auto`` blends and how it grows trees was chosen by test AP on the same tables with other splits (seeds 100 to 102); the
+random forest, and how far behind a part must be to be dropped, also on ``CHOOSING``: one class of other tables against the rest.
 
     pip install -e '.[cli,boosting]'
     python -m benchmarks.auto --data FOLDER --output auto.json
+    python -m benchmarks.auto --data FOLDER --choosing --output choosing.json
 
-FOLDER holds the sets, ``bin_*.npz`` and ``keel_*.npz`` (or in ``tabular/``): X (n, d), y 0/1. With ``--output``, finished runs
-are kept beside it in a ``.jsonl`` file, and a second call goes on from there.
+FOLDER holds the sets, ``bin_*.npz`` and ``keel_*.npz`` (or in ``tabular/``): X (n, d), y 0/1; ``--choosing`` needs those of
+several classes, ``mc_*.npz``. With ``--output``, finished runs are kept beside it in a ``.jsonl`` file, and a second call goes on
+from there.
 """
 
 from __future__ import annotations
@@ -80,6 +82,13 @@ ORDER = (
     *(("F1 by MCC", "clean"), ("recall at 1% FPR", "noise")),
 )
 """What is run first: two at a time, split by split, so that what an interrupted run has makes a table."""
+CHOOSING = (
+    *("mc_ecoli:7", "mc_ecoli:5", "mc_glass:2", "mc_glass:5", "mc_glass:0", "mc_krvsk:5", "mc_krvsk:11", "mc_krvsk:16"),
+    *("mc_krvsk:13", "mc_pageblocks:2", "mc_pageblocks:3", "mc_vehicle:0", "mc_vehicle:1", "mc_vowel:4", "mc_yeast:2"),
+    *("mc_yeast:8", "mc_yeast:9", "mc_yeast:6", "mc_yeast:5"),
+)
+"""Table and positive class."""
+CHOOSING_SEEDS = range(100, 102)
 MOST_ROWS = 4_000
 TUNED, SCIKIT_LEARN = "LightGBM tuned", "HistGradientBoosting"
 OTHER_BLENDS = ("nothing dropped", "no random forest", "equal weights", "best part", "best subset", "greedy")
@@ -254,24 +263,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds the sets, or tabular/ with them")
     parser.add_argument("--seeds", type=int, default=5, help="splits of each table")
+    parser.add_argument("--choosing", action="store_true", help="AP of the problems that the blend was chosen on")
     parser.add_argument("--output", type=Path, help="JSON file for the tables and records")
     parser.add_argument("--quick", action="store_true", help="one small set, few steps, one seed: does it run?")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     start = time.perf_counter()
     folder = find_data(arguments.data)
-    names, seeds = (("keel_pima",), 1) if arguments.quick else (NAMES, arguments.seeds)
+    names, seeds = (CHOOSING, CHOOSING_SEEDS) if arguments.choosing else (NAMES, range(arguments.seeds))
+    names, seeds = (("mc_glass:5",) if arguments.choosing else ("keel_pima",), seeds[:1]) if arguments.quick else (names, seeds)
     settings = {"members": 2, "max_iter": 5} if arguments.quick else {}
     defaults = {key: str(given) for key, given in TaskLossClassifier(**settings).get_params().items()}
     store = Cells(arguments.output and arguments.output.with_suffix(".jsonl"))
 
     @functools.lru_cache(maxsize=len(names))
     def read(name: str) -> Data:
-        features, target = read_set(folder, name)
+        table, _, positive = name.partition(":")
+        features, target = read_set(folder, table)
+        target = (target == int(positive)).astype(np.int64) if positive else target
         return features[:MOST_ROWS], target[:MOST_ROWS]
 
-    groups = [ORDER[first : first + 2] for first in range(0, len(ORDER), 2)]
-    cases = [case for group in groups for case in itertools.product(range(seeds), group, names)]
+    groups = [ORDER[first : first + 2] for first in range(0, 2 if arguments.choosing else len(ORDER), 2)]
+    cases = [case for group in groups for case in itertools.product(seeds, group, names)]
     records = []
     with Progress() as progress:
         bar = progress.add_task("", total=len(cases))

@@ -6,9 +6,9 @@ because trees spread those much wider than scores of new samples. The mean of th
 calibrates probabilities for the blend as it does for one ensemble.
 
 Networks and trees count for one half each: networks that were trained with different losses err alike, so three of them are worth
-less than three votes. A part is dropped if its held-out metric is clearly behind that of the best one, by more than two standard
-errors of the difference. With few samples that hardly ever happens, and with many it is then the better choice. Anything finer
-that the held-out metric chooses, such as the best subset or weights, was behind on our tables (docs/estimators.md).
+less than three votes. A part is dropped if its held-out metric is clearly behind that of the best one, by more than three
+standard errors of the difference. With few samples that hardly ever happens, and with many it is then the better choice. Anything
+finer that the held-out metric chooses, such as the best subset or weights, was behind on our tables (docs/estimators.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from taskloss.estimators.methods import TREE_METHODS
 from taskloss.estimators.problem import Problem
 from taskloss.training import TrainingData
 
-STANDARD_ERRORS = 2
+STANDARD_ERRORS = 3
 """A part is dropped if it is farther behind the best one than this."""
 RESAMPLES = 50
 """Number of bootstrap samples for the standard errors."""
