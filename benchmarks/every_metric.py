@@ -5,8 +5,8 @@ all methods; cross-entropy is stopped by the same metric and its threshold is ch
 table, 40% are the test set. The metrics are those that are registered for 0/1 labels; ``dice`` is ``f_score``.
 
 A gain is the difference to cross-entropy in points of the test metric, a cell the mean gain on one table, with its standard error
-over the splits. Cells that are below zero by more than one point and three standard errors are listed. With five splits that
-happens by chance in 2% of the cells in which a method is as good as cross-entropy.
+over the splits. Cells that are below zero by more than one point and three standard errors are listed. With five independent
+splits that would happen by chance in at most 2% of the cells in which a method is as good as cross-entropy.
 
     pip install -e '.[cli,estimators]'
     python -m benchmarks.every_metric --data FOLDER --output every_metric.json [--metrics ...] [--seeds 5]
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from benchmarks.auto import Goal, fit_auto
+from benchmarks.auto import Goal, defaults_of, fit_auto
 from benchmarks.cells import Cells, Record
 from benchmarks.estimators import find_data
 from benchmarks.networks import read_rows, split_of
@@ -144,7 +144,7 @@ def main() -> None:
     folder = find_data(arguments.data)
     tables, seeds = (("keel_yeast4",), 1) if arguments.quick else (TABLES, arguments.seeds)
     settings = {"max_iter": 3} if arguments.quick else {}
-    defaults = {key: str(value) for key, value in TaskLossClassifier(members=1, **settings).get_params().items()}
+    defaults = defaults_of({"members": 1, **settings})
     read = functools.lru_cache(maxsize=len(tables))(functools.partial(read_rows, folder))
     store = Cells(arguments.output and arguments.output.with_suffix(".jsonl"))
     cases = list(itertools.product(range(seeds), arguments.metrics, tables))

@@ -135,8 +135,8 @@ def test_every_metric_runs_and_goes_on(run_quickly, tmp_path, monkeypatch):
 
 
 def test_cells_below_cross_entropy_are_found():
-    """One method is behind by 4, 5 and 6 points, one by -7, 0 and 1, one by half a point each time."""
-    tests = [{"cross_entropy": 50.0, "direct": 50.0 - a, "hinge": 50.0 - b, "lp": 49.5} for a, b in ((4, -7), (5, 0), (6, 1))]
+    """One method is behind by 4, 5 and 6 points, one by 7, 0 and 1, which is too uncertain, one by half a point each time."""
+    tests = [{"cross_entropy": 50.0, "direct": 50.0 - a, "hinge": 50.0 - b, "lp": 49.5} for a, b in ((4, 7), (5, 0), (6, 1))]
     rows = every_metric.summarize([{"metric": "f_score", "set": "bin_wilt", "seed": k, "test": t} for k, t in enumerate(tests)])
     assert {row["method"]: row["below"] for row in rows} == {"direct": True, "hinge": False, "lp": False}
     assert (rows[0]["gain"], rows[0]["error"]) == pytest.approx((-5.0, 1 / 3**0.5))

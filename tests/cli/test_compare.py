@@ -251,7 +251,8 @@ def test_without_lightgbm(claims, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     result = invoke("compare", claims, "--target", "label", *FEW, "--output", tmp_path)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
-    assert "LightGBM is left out: it is not installed, and auto goes without it: pip install" in text
+    for label in ("LightGBM", "random forest", "direct LightGBM"):
+        assert f"{label} is left out: LightGBM is not installed, and auto goes without trees: pip install" in text
     assert "LightGBM was not compared, so how it does on these data is not known." in text
 
 
@@ -272,7 +273,7 @@ def test_queries(tmp_path: Path):
         assert result.exit_code == 0, result.output
         record = json.loads((tmp_path / metric / "results.json").read_text())
         assert record["data"]["groups"] == 15
-        assert list(record["methods"])[-2:] == ["LightGBM", "direct LightGBM"]
+        assert list(record["methods"])[-3:] == ["LightGBM", "random forest", "direct LightGBM"]
         assert all(run["curves"] is None for run in record["runs"])
     assert "relevant, of 15 queries" in result.stdout
 

@@ -19,17 +19,18 @@ class Clock:
         return self.seconds
 
 
+@pytest.mark.parametrize("trees", [0, 4])
 @pytest.mark.parametrize("warm_up_steps", [0, 50])
-def test_time_left_of_an_ensemble(warm_up_steps):
-    """Steps of a warm-up that take a thirtieth of the time of the others, and members that stop early."""
+def test_time_left_of_an_ensemble(warm_up_steps, trees):
+    """Steps of a warm-up that take a thirtieth of the time of the others, members that stop early, and trees after networks."""
     clock = Clock()
-    members, steps, stop, slow, fast = 5, 300, 220, 0.3, 0.01
+    networks, steps, stop, slow, fast = 5, 300, 220, 0.3, 0.01
     phases = [(warm_up_steps, fast), (stop - warm_up_steps, slow)]
-    durations = [sum(count * each for count, each in phases)] * members
-    total = sum(durations)
-    timer = TrainingClock(members, steps, warm_up=bool(warm_up_steps), now=clock)
+    members = [phases] * networks + [[(100, 0.1)]] * trees
+    total = sum(count * each for phases in members for count, each in phases)
+    timer = TrainingClock([1.0] * networks + [0.2] * trees, steps, warm_up=bool(warm_up_steps), now=clock)
     before = 0.0
-    for member in range(members):
+    for member, phases in enumerate(members):
         for count, each in phases:
             for step in range(1, count + 1):
                 clock.seconds += each
@@ -69,7 +70,7 @@ def test_training_in_a_pipe_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     result = invoke("train", claims, "--target", "label", "--iterations", "10", "--output", tmp_path / "model")
     assert result.exit_code == 0
     lines = [line for line in result.stderr.splitlines() if line.startswith("Training, average precision: ")]
-    assert len(lines) == 15 * 10 + 5 * 30, "five networks of three losses, and five boosters"
+    assert len(lines) == 15 * 10 + 5 * 30 + 5 * 30, "five networks of three losses, five boosters and five random forests"
     assert lines[-1].startswith("Training, average precision: 100%")
     result = invoke(
         *("compare", claims, "--target", "label", "--iterations", "3", "--splits", "2", "--methods", "direct", "--jobs", "1"),

@@ -275,10 +275,11 @@ def test_verbose_prints_lines(data, capsys):
     assert len(told) > 50
     TaskLossClassifier(method="direct", members=2, max_iter=60, random_state=0, verbose=2).fit(X, y)
     assert len(capsys.readouterr().out.splitlines()) == 4
-    TaskLossClassifier(method=("hinge", "lightgbm"), members=2, max_iter=5, random_state=0, verbose=1).fit(X, y)
+    steps = {"hinge": 50, "lightgbm": 150, "random_forest": 100}
+    TaskLossClassifier(method=tuple(steps), members=2, max_iter=50, random_state=0, verbose=1).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(", step")[0] for line in lines] == [
-        f"{method}, member {number} of 2" for method in ("hinge", "lightgbm") for number in (1, 2)
+    assert [line.partition(": loss")[0] for line in lines] == [
+        f"{method}, member {number} of 2, step 1 of at most {most}" for method, most in steps.items() for number in (1, 2)
     ]
 
 

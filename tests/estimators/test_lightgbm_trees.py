@@ -161,12 +161,13 @@ def test_a_random_forest_of_several_classes():
     assert result.best_metric == pytest.approx(np.mean(areas))
 
 
-def test_a_random_forest_of_queries_predicts_their_grades():
+@pytest.mark.parametrize(("task", "objective"), [(tl.GradedNDCG(), "regression"), (tl.NDCG(), "binary")])
+def test_a_random_forest_predicts_grades_whatever_their_query(task, objective):
     X, value = table()
-    grades = np.clip(np.round(value), 0, 3)
-    trees, _ = grow(Problem(tl.GradedNDCG(), "random_forest", 1.0), grades, groups=np.arange(400) // 10)
-    model = booster({"objective": "regression"}, grades, FOREST_TREES, trees=FOREST_SETTINGS)
-    np.testing.assert_allclose(trees.raw_scores(X), model.predict(X), rtol=1e-12)
+    grades = np.clip(np.round(value), 0, 3) if objective == "regression" else (value > 0.5).astype(int)
+    trees, _ = grow(Problem(task, "random_forest", 1.0), grades, groups=np.arange(400) // 10)
+    model = booster({"objective": objective}, grades, FOREST_TREES, trees=FOREST_SETTINGS)
+    np.testing.assert_allclose(trees.raw_scores(X), model.predict(X, raw_score=True) / FOREST_TREES, rtol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["lightgbm", "random_forest"])

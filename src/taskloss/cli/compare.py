@@ -130,7 +130,7 @@ def compare(
                     samples, plan, journal=journals[-1], jobs=jobs or default_jobs(), on_progress=on_progress
                 )
             commands = _train_commands(context, each.argument, samples, plan)
-            left_out = why_left_out(methods) | failed
+            left_out = why_left_out(methods, parsed) | failed
             record = _record(samples, plan, runs, left_out, command_line(context, data=each.argument), commands)
             comparisons.append(record)
             _show(record, each.folder, samples.encoder.notices, as_json=as_json)

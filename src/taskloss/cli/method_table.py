@@ -48,13 +48,13 @@ NETWORK_METHODS = {
 }
 """Methods that train networks, by their names in :data:`taskloss.estimators.LOSSES_BY_METHOD`, in the order of the table."""
 
-TREE_METHODS = {
+TREES = {
     LIGHTGBM: MethodInfo(
         "LightGBM",
         "gradient boosting of small decision trees by LightGBM, the same folds and stopping: log loss (LambdaRank for queries)",
     ),
     RANDOM_FOREST: MethodInfo(
-        "random forest", "a random forest by LightGBM on the same folds: log loss (squared error of the grades for queries)"
+        "random forest", "a random forest by LightGBM on the same folds: log loss (squared error of grades)"
     ),
     DIRECT_LIGHTGBM: MethodInfo(
         "direct LightGBM",
@@ -69,6 +69,6 @@ AUTO_METHOD = {
         "standardized scores, one half for the networks and one for the trees",
     )
 }
-ESTIMATOR_METHODS = AUTO_METHOD | NETWORK_METHODS | {name: TREE_METHODS[name] for name in (LIGHTGBM, RANDOM_FOREST)}
+ESTIMATOR_METHODS = AUTO_METHOD | NETWORK_METHODS | {name: TREES[name] for name in (LIGHTGBM, RANDOM_FOREST)}
 """Methods of the estimators, which ``taskloss train`` takes."""
-ALL_METHODS = ESTIMATOR_METHODS | TREE_METHODS
+ALL_METHODS = ESTIMATOR_METHODS | TREES

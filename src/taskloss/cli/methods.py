@@ -18,8 +18,7 @@ from taskloss.cli.method_table import (
     CONTENDER,
     DIRECT_LIGHTGBM,
     ESTIMATOR_METHODS,
-    LIGHTGBM,
-    TREE_METHODS,
+    TREES,
 )
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
@@ -31,6 +30,8 @@ from taskloss.estimators.problem import Problem
 from taskloss.training import Progress
 
 INSTALL_LIGHTGBM = "pip install 'taskloss[estimators]'"
+TIME_OF_TREES = 0.2
+"""About the time that the trees of a member take, as a share of that of a network."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
             raise usage_error(f"--methods: {name!r} is not known; expected some of {', '.join(ALL_METHODS)}")
     if (same := f"direct_{metric.task.default_update}") in wanted:
         raise usage_error(f"--methods: for {metric.label}, {same} is the same as direct, which is always there; leave it out")
-    if not TREE_METHODS.keys().isdisjoint(wanted) and not lightgbm_is_installed():
+    if not TREES.keys().isdisjoint(wanted) and not lightgbm_is_installed():
         raise usage_error(f"--methods: lightgbm is not installed: {INSTALL_LIGHTGBM}")
     if DIRECT_LIGHTGBM in wanted and metric.classes > 2:
         raise usage_error(
@@ -99,11 +100,12 @@ def choose_methods(text: str | None, metric: Metric, *, queries: bool, settings:
     }
 
 
-def why_left_out(text: str | None) -> dict[str, str]:
-    """Return the reason for each method, by label, that :func:`choose_methods` leaves out of all that apply."""
+def why_left_out(text: str | None, metric: Metric) -> dict[str, str]:
+    """Return the reason for each method, by label, that :func:`choose_methods` leaves out for want of LightGBM."""
     if text is not None or lightgbm_is_installed():
         return {}
-    return {ALL_METHODS[LIGHTGBM].label: f"it is not installed, and {AUTO} goes without it: {INSTALL_LIGHTGBM}"}
+    reason = f"LightGBM is not installed, and {AUTO} goes without trees: {INSTALL_LIGHTGBM}"
+    return {info.label: reason for name, info in TREES.items() if name != DIRECT_LIGHTGBM or metric.classes <= 2}
 
 
 def _applicable(metric: Metric, *, queries: bool) -> list[str]:
@@ -112,7 +114,7 @@ def _applicable(metric: Metric, *, queries: bool) -> list[str]:
     left_out = {"direct_positive", "direct_negative", "direct_central"} - {other}
     left_out |= {"lp"} if _why_no_linear_program(metric, queries=queries) else set()
     left_out |= {DIRECT_LIGHTGBM} if metric.classes > 2 else set()
-    left_out |= set() if lightgbm_is_installed() else set(TREE_METHODS)
+    left_out |= set() if lightgbm_is_installed() else set(TREES)
     return [name for name in ALL_METHODS if name not in left_out]
 
 
@@ -168,8 +170,9 @@ def progress_callback(
 ) -> Callable[[int, Progress], None]:
     """Return a callback for the estimator that passes on the share of the training that is done, and the seconds left."""
     warm_up = Problem(metric.task, estimator.method, estimator.epsilon).needs_warm_up
-    members = estimator.members * len(read_methods(estimator.method))
-    clock = TrainingClock(members, estimator.max_iter, warm_up=warm_up)
+    methods = np.repeat(read_methods(estimator.method), estimator.members)
+    costs = [TIME_OF_TREES if method in TREES else 1.0 for method in methods]
+    clock = TrainingClock(costs, estimator.max_iter, warm_up=warm_up)
     return lambda member, progress: on_progress(*clock.update(member, progress.iteration))
 
 

@@ -14,10 +14,18 @@ class TrainingClock:
 
     A member may begin with a warm-up, whose steps take far less time than the later ones; its steps are counted from 1 in both.
     The time is therefore estimated from the steps of the current phase, and from whole members once there are some.
+
+    Args:
+        costs: the time that each member takes, in any unit: trees take far less than networks.
+        steps: largest number of steps of a member.
+        warm_up: whether the members begin with a warm-up.
+        now: the clock, in seconds.
     """
 
-    def __init__(self, members: int, steps: int, *, warm_up: bool, now: Callable[[], float] = time.perf_counter) -> None:
-        self._members, self._steps, self._warm_up, self._now = members, steps, warm_up, now
+    def __init__(
+        self, costs: Sequence[float], steps: int, *, warm_up: bool, now: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._costs, self._steps, self._warm_up, self._now = costs, steps, warm_up, now
         self._member, self._earlier, self._last = 0, 0, 0
         self._moment = now()
         self._phase_steps = 0
@@ -41,17 +49,18 @@ class TrainingClock:
             self._phase_seconds += self._moment - moment
             self._member_seconds += self._moment - moment
         done = min(1.0, (self._earlier + step) / self._steps)
-        return min(1.0, (member + done) / self._members), self._seconds_left(done)
+        share = (sum(self._costs[:member]) + done * self._costs[member]) / sum(self._costs)
+        return min(1.0, share), self._seconds_left(done)
 
     def _seconds_left(self, done: float) -> float | None:
-        waiting = self._members - self._member - 1
+        own, waiting = self._costs[self._member], sum(self._costs[self._member + 1 :])
         if self._finished:
-            typical = sum(self._finished) / len(self._finished)
-            return max(0.0, typical - self._member_seconds) + waiting * typical
+            rate = sum(self._finished) / sum(self._costs[: self._member])
+            return max(0.0, rate * own - self._member_seconds) + rate * waiting
         if self._phase_steps < MIN_STEPS or (self._warm_up and not self._earlier):
             return None
         rest = self._phase_seconds / (self._phase_steps - 1) * (1.0 - done) * self._steps
-        return rest + waiting * (self._member_seconds + rest)
+        return rest + waiting / own * (self._member_seconds + rest)
 
 
 def comparison_seconds_left(

@@ -25,6 +25,7 @@ from taskloss.estimators.blend import Blend, Part, find_weak_parts, table_tensor
 from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
+from taskloss.estimators.lightgbm_trees import most_rounds
 from taskloss.estimators.methods import AUTO, TREE_METHODS, lightgbm_is_installed, read_methods
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.progress import ProgressPrinter
@@ -254,7 +255,8 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         if not self.verbose:
             return self.callback
         name = getattr(problem.task, "label", type(problem.task).__name__)
-        return ProgressPrinter(name, methods, self.members, self.max_iter, self.verbose, self.callback)
+        steps = {method: most_rounds(method, self.max_iter) if method in TREE_METHODS else self.max_iter for method in methods}
+        return ProgressPrinter(name, steps, self.members, self.verbose, self.callback)
 
     def _initial_networks(self, columns: int, problem: Problem, methods: Sequence[str]) -> dict[str, list[ScoreNet]] | None:
         """Return the networks of the last fit by method for ``warm_start``, None to start from fresh ones."""

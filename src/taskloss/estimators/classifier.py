@@ -66,9 +66,9 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
     """A classifier that is trained on the metric you report.
 
     By default it is a blend of small networks, trained by cross-entropy, by the direct loss and by the hinge of the metric, with
-    gradient-boosted trees. Each member is trained on one part of the samples and stopped by the exact metric on the rest. The
-    held-out scores choose the threshold of ``predict`` and calibrate ``predict_proba``. With several classes or labels, each has
-    its own column of scores, and the metric is the mean over the columns.
+    boosted trees and a random forest. Each member is trained on one part of the samples; networks and boosted trees are stopped
+    by the exact metric on the rest. The held-out scores choose the threshold of ``predict`` and calibrate ``predict_proba``. With
+    several classes or labels, each has its own column of scores, and the metric is the mean over the columns.
 
     Args:
         metric: a task or its registered name: ``"average_precision"``, ``"f_score"``, ``taskloss.PrecisionAtRecall(0.9)``.

@@ -1,8 +1,8 @@
-"""An ensemble: the mean of several networks or boosters, each stopped by samples that it was not trained on.
+"""An ensemble: the mean of several networks, boosters or random forests, each trained without one fold of the samples.
 
 The samples are dealt into folds with the same share of every class. Each member holds one fold out, and its metric on that fold
-stops the training. So every sample is held out by some member, and the thresholds and the calibration are chosen on held-out
-scores of all the samples. With more members than folds, the samples are dealt again.
+stops the training of networks and boosters. So every sample is held out by some member, and the thresholds and the calibration
+are chosen on held-out scores of all the samples. With more members than folds, the samples are dealt again.
 
 Scores of a ranking loss have no unit and no zero, so the scores of each member are standardized by their mean and standard
 deviation over all the training samples before they are averaged.

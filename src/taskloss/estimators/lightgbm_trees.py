@@ -3,7 +3,7 @@
 LightGBM has an objective of its own: the log loss of two classes or of each label, the multinomial log loss of several classes,
 LambdaRank for queries. After each round of boosting the exact metric of the held-out samples is computed, and the round is kept
 by the rule that keeps a step of a network. A random forest cannot have too many trees, so it keeps all of them; it is grown on
-random samples of the rows, by the same objective, but for queries by the squared error of the grades.
+random samples of the rows, by the same objective, but grades count by their squared error, whatever the query.
 
 The table is read as it is: trees need no scaling, and a missing value (NaN) has a branch of its own. After the training only the
 trees remain, as arrays, so a model that is read from a file predicts the same.
@@ -44,6 +44,7 @@ FOREST_SETTINGS = {
 """Settings of a random forest that differ from LightGBM's. Its trees are larger than boosted ones, since their errors average
 out, but not grown to the end, where they would learn the wrong labels."""
 FOREST_TREES = 100
+"""Number of trees of a random forest, if the largest number of rounds allows it."""
 ROUNDS_PER_STEP = 3
 """A round of small trees changes the scores less than a step of a network, so there may be more of them."""
 PATIENCE = 50
@@ -82,33 +83,38 @@ def grow_trees(
 
     The loss that is reported after a round is LightGBM's own of the training samples; of LambdaRank, one minus its NDCG.
     """
-    keeps_all = problem.method == RANDOM_FOREST
+    is_random_forest = problem.method == RANDOM_FOREST
     boosters = _boosters(problem, training, seed, threads)
     table = held_out.features.numpy()
     total = np.zeros((len(table), problem.outputs or 1))
     losses: list[float] = []
     metrics: list[float] = []
     best, patience = 0, min(settings.patience, PATIENCE)
-    most = ROUNDS_PER_STEP * settings.iterations
-    most = min(most, FOREST_TREES) if keeps_all else most
+    most = most_rounds(problem.method, settings.iterations)
     window, least = min(settings.smoothing, most), min(LEAST_ROUNDS, most)
     while len(metrics) < most and (best == 0 or len(metrics) - best < patience):
         finished = [booster.update() for booster in boosters]
         if all(finished) and metrics:  # None finds a split any more.
             break
         total += np.column_stack([_newest(booster, table, len(metrics)) for booster in boosters])
-        scores = torch.from_numpy(total / (len(metrics) + 1) if keeps_all else total)
+        scores = torch.from_numpy(total / (len(metrics) + 1) if is_random_forest else total)
         metrics.append(problem.metric(scores if problem.outputs else scores[:, 0], held_out.target, **held_out.options()))
         losses.append(float(np.mean([_training_loss(booster) for booster in boosters])))
-        if keeps_all or (len(metrics) >= least and is_better(metrics, best, window)):
+        if is_random_forest or (len(metrics) >= least and is_better(metrics, best, window)):
             best = len(metrics)
         if on_round is not None:
             on_round(Progress(len(metrics), losses[-1], metrics[-1]))
     best = best or len(metrics)
     forests = [Forest.from_lightgbm(booster, best) for booster in boosters]
-    if keeps_all:
+    if is_random_forest:
         forests = [replace(forest, leaf_value=forest.leaf_value / len(forest.splits)) for forest in forests]
     return Trees(tuple(forests), problem.outputs), TrainingResult(tuple(losses), tuple(metrics), best)
+
+
+def most_rounds(method: str, iterations: int) -> int:
+    """Return the largest number of rounds of a method, given that of the steps of a network."""
+    rounds = ROUNDS_PER_STEP * iterations
+    return min(rounds, FOREST_TREES) if method == RANDOM_FOREST else rounds
 
 
 def _newest(booster: Any, table: np.ndarray, done: int) -> np.ndarray:

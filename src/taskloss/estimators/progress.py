@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from taskloss.training import Progress
 
@@ -17,13 +17,13 @@ class ProgressPrinter:
     def __init__(
         self,
         metric: str,
-        methods: Sequence[str],
+        steps: Mapping[str, int],
         members: int,
-        steps: int,
         verbose: int,
         callback: Callable[[int, Progress], None] | None,
     ) -> None:
-        self._metric, self._methods, self._members, self._steps = metric, methods, members, steps
+        """Take the largest number of steps of each method, in the order of training."""
+        self._metric, self._steps, self._members = metric, tuple(steps.items()), members
         self._verbose, self._callback = verbose, callback
         self._start = time.perf_counter()
 
@@ -31,9 +31,10 @@ class ProgressPrinter:
         """Print a line when a member begins and, if ``verbose`` is above 1, every few steps."""
         if progress.iteration == 1 or (self._verbose > 1 and progress.iteration % EVERY == 0):
             part, number = divmod(member, self._members)
-            method = f"{self._methods[part]}, " if len(self._methods) > 1 else ""
+            name, most = self._steps[part]
+            method = f"{name}, " if len(self._steps) > 1 else ""
             print(
-                f"{method}member {number + 1} of {self._members}, step {progress.iteration} of at most {self._steps}: loss "
+                f"{method}member {number + 1} of {self._members}, step {progress.iteration} of at most {most}: loss "
                 f"{progress.loss:.4f}, held-out {self._metric} {progress.metric:.4f}, {time.perf_counter() - self._start:.1f} s",
                 flush=True,
             )

@@ -35,7 +35,8 @@ class EstimatorSettings:
         epsilon: weight of the task loss in the direct losses; larger is smoother.
         members: number of networks, or of LightGBM's boosters, for each method of a blend.
         folds: number of folds that the samples are dealt into; each member holds one of them out.
-        max_iter: largest number of training steps of a member, and a third of a booster's rounds.
+        max_iter: largest number of training steps of a member, and a third of a booster's rounds. A random forest has 100 trees,
+            or as many as such a booster if that is fewer.
         patience: a member stops after this many steps without a better metric on its held-out fold. The default is long,
             because with rare positives the metric of a small fold stays flat or falls before it rises.
         learning_rate: learning rate of AdamW.

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees as arrays, checked once so that evaluating them is safe whatever a file holds."""
+"""Trees of LightGBM as arrays, checked once so that evaluating them is safe whatever a file holds."""
 
 from __future__ import annotations
 
