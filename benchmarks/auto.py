@@ -113,7 +113,7 @@ class TimedClassifier(TaskLossClassifier):
 def defaults_of(settings: Record) -> Record:
     """Return what a fit with these settings depends on besides its data, for the cells of finished runs."""
     parameters = {key: str(given) for key, given in TaskLossClassifier(**settings).get_params().items()}
-    trees = {"boosting": lightgbm_trees.BOOSTING_SETTINGS, "forest": lightgbm_trees.FOREST_SETTINGS}
+    trees = {"boosting": str(lightgbm_trees.BOOSTING), "forest": str(lightgbm_trees.FOREST)}
     return {**parameters, "parts": AUTO_METHODS, "standard_errors": blend.STANDARD_ERRORS, **trees}
 
 

@@ -33,6 +33,7 @@ from benchmarks import (
     networks,
     segmentation,
     small_batches,
+    tree_sizes,
     when_it_helps,
 )
 from sklearn.metrics import f1_score
@@ -275,6 +276,23 @@ def test_small_batches_run_and_go_on(run_quickly, tmp_path):
     assert reported["rate"] == max(tuned, key=lambda record: record["validation"])["rate"] == first["summary"][name]["rate"]
     assert reported["steps"] == 4  # One epoch of 252 rows.
     assert first["summary"][name]["mean"] == pytest.approx(100 * reported["test"])
+
+
+def test_tree_sizes_runs_and_goes_on(run_quickly, tmp_path):
+    first = run_quickly(tree_sizes, "tabular", tmp_path / "tree_sizes.json")
+    assert {(r["method"], r["leaves"], r["condition"]) for r in first["records"]} == {
+        (method, leaves, condition)
+        for method, several in tree_sizes.LEAVES.items()
+        for leaves in several
+        for condition in tree_sizes.CONDITIONS
+    }
+    small, large = (
+        r["test"]
+        for r in first["records"]
+        if (r["condition"], r["leaves"]) in (("clean", 7), ("clean", 63)) and r["method"] == "lightgbm"
+    )
+    assert small != large
+    assert run_quickly(tree_sizes, "tabular", tmp_path / "tree_sizes.json") == first
 
 
 def test_small_batches_average_seeds_before_tables():

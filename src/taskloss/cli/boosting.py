@@ -16,7 +16,7 @@ from taskloss.cli.splits import Subset
 from taskloss.estimators import EstimatorSettings
 from taskloss.estimators.decisions import choose_threshold
 from taskloss.estimators.ensemble import make_splits
-from taskloss.estimators.lightgbm_trees import BOOSTING_SETTINGS, PATIENCE
+from taskloss.estimators.lightgbm_trees import BOOSTING, PATIENCE
 
 
 def fit_direct(
@@ -93,7 +93,7 @@ def _fit_member(
         return "exact", curve[-1], True
 
     parameters = {
-        **BOOSTING_SETTINGS,
+        **BOOSTING.for_rows(len(fitted.target)),
         "objective": "lambdarank" if fitted.groups is not None else "binary",
         "metric": "None",
         "seed": seed,

@@ -23,26 +23,43 @@ from taskloss.estimators.problem import Problem
 from taskloss.training import Progress, TrainingData, TrainingResult, TrainingSettings, is_better
 from taskloss.trees import Forest
 
-BOOSTING_SETTINGS = {
-    "learning_rate": 0.05,
-    "num_leaves": 7,
-    "min_data_in_leaf": 10,
-    "bagging_fraction": 0.8,
-    "bagging_freq": 1,
-    "feature_fraction": 0.8,
-}
-"""Settings of boosted trees that differ from LightGBM's. Small random trees lose little where rows are many and are far better
-where positives are rare or labels are wrong."""
-FOREST_SETTINGS = {
-    "boosting": "rf",
-    "num_leaves": 31,
-    "min_data_in_leaf": 5,
-    "bagging_fraction": 0.632,
-    "bagging_freq": 1,
-    "feature_fraction_bynode": 0.5,
-}
-"""Settings of a random forest that differ from LightGBM's. Its trees are larger than boosted ones, since their errors average
-out, but not grown to the end, where they would learn the wrong labels."""
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """Settings of trees that differ from LightGBM's.
+
+    Small trees are far better where positives are rare or labels are wrong, and large ones where there are rows enough to grow
+    them, so the number of leaves follows the number of rows.
+    """
+
+    fixed: dict[str, Any]
+    rows_per_leaf: int
+    fewest_leaves: int
+    most_leaves: int
+
+    def for_rows(self, rows: int) -> dict[str, Any]:
+        """Return LightGBM's parameters for trees that are grown on this many rows.
+
+        >>> [BOOSTING.for_rows(rows)["num_leaves"] for rows in (300, 8_000, 100_000)]
+        [7, 26, 63]
+        """
+        return {**self.fixed, "num_leaves": min(max(rows // self.rows_per_leaf, self.fewest_leaves), self.most_leaves)}
+
+
+BOOSTING = TreeSettings(
+    {"learning_rate": 0.05, "min_data_in_leaf": 10, "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.8},
+    rows_per_leaf=300,
+    fewest_leaves=7,
+    most_leaves=63,
+)
+# Trees of a forest are larger than boosted ones, since their errors average out, but not grown to the end, where they would learn
+# the wrong labels.
+FOREST = TreeSettings(
+    {"boosting": "rf", "min_data_in_leaf": 5, "bagging_fraction": 0.632, "bagging_freq": 1, "feature_fraction_bynode": 0.5},
+    rows_per_leaf=100,
+    fewest_leaves=31,
+    most_leaves=255,
+)
 FOREST_TREES = 100
 """Number of trees of a random forest, if the largest number of rounds allows it."""
 ROUNDS_PER_STEP = 3
@@ -134,8 +151,9 @@ def _boosters(problem: Problem, training: TrainingData, seed: int, threads: int)
     """Return one booster, or one per label, without trees."""
     import lightgbm
 
+    settings = FOREST if problem.method == RANDOM_FOREST else BOOSTING
     common: dict[str, Any] = {
-        **(FOREST_SETTINGS if problem.method == RANDOM_FOREST else BOOSTING_SETTINGS),
+        **settings.for_rows(len(training.target)),
         "seed": seed,
         "num_threads": threads,
         "deterministic": True,
