@@ -6,9 +6,10 @@ because trees spread those much wider than scores of new samples. The mean of th
 calibrates probabilities for the blend as it does for one ensemble.
 
 Networks and trees count for one half each: networks that were trained with different losses err alike, so three of them are worth
-less than three votes. A part is dropped if its held-out metric is clearly behind that of the best one, by more than three
-standard errors of the difference. With few samples that hardly ever happens, and with many it is then the better choice. Anything
-finer that the held-out metric chooses, such as the best subset or weights, was behind on our tables (docs/estimators.md).
+less than three votes. A part is dropped if it is clearly behind the one with the best held-out metric: by more than 2.5 standard
+errors of the difference, as the mean over the metric and the log loss. The metric alone would tell too little where a few
+positives decide it. With few samples parts are hardly ever that far behind, and with many dropping them is the better choice.
+Anything finer that the held-out metric chooses, such as the best subset or weights, was behind (docs/estimators.md).
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import torch
 from scipy.special import log_softmax
 from torch import Tensor
 
-from taskloss.estimators.calibration import VectorScaling
+from taskloss.estimators.calibration import BrokenLine, VectorScaling
 from taskloss.estimators.ensemble import Ensemble, Member, location_and_scale
 from taskloss.estimators.methods import TREE_METHODS
 from taskloss.estimators.problem import Problem
 from taskloss.training import TrainingData
 
-STANDARD_ERRORS = 3
-"""A part is dropped if it is farther behind the best one than this."""
+STANDARD_ERRORS = 2.5
+"""A part is dropped if it is farther behind the best one than this, as the mean over the metric and the log loss."""
 RESAMPLES = 50
 """Number of bootstrap samples for the standard errors."""
 
@@ -125,8 +126,9 @@ def find_weak_parts(
         units: index of the unit of each sample, which are resampled whole; None where each sample is a unit.
         rng: for the resamples, by which the standard errors are estimated.
     """
-    values = np.array([_values(problem, scores, data)])
-    if not np.isfinite(values).all():
+    log_losses = _log_losses(problem, scores, data)
+    measures = [_measure(problem, scores, data, log_losses)]
+    if not np.isfinite(measures[0]).all():
         return {}
     order = np.arange(len(data.target)) if units is None else np.argsort(units, kind="stable")
     sizes = np.ones(len(order), np.int64) if units is None else np.unique(units, return_counts=True)[1]
@@ -140,17 +142,52 @@ def find_weak_parts(
         resample = data.rows(torch.from_numpy(rows))
         if data.groups is not None:
             resample = resample._replace(groups=torch.from_numpy(copy))  # A query that is drawn twice is two queries.
-        values = np.vstack([values, _values(problem, [each[rows] for each in scores], resample)])
-    best = int(values[0].argmax())
-    gaps = values[:, [best]] - values
+        measures.append(_measure(problem, [each[rows] for each in scores], resample, log_losses[:, :, rows]))
+    values = np.array(measures)
+    best = int(values[0, 0].argmax())
+    gaps = values[:, :, [best]] - values
     errors = np.nanstd(gaps[1:], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        behind = np.where(gaps[0] == 0, 0.0, gaps[0] / errors).mean(0)
+    names = ["held-out metric", "held-out log loss"][: len(gaps[0])]
     return {
-        part: f"its held-out metric, {values[0, part]:.4f}, is more than {STANDARD_ERRORS} standard errors of the difference, "
-        f"{errors[part]:.4f}, behind the best one, {values[0, best]:.4f}"
+        part: " and ".join(
+            f"its {name}, {abs(values[0, number, part]):.4f} (of the best part {abs(values[0, number, best]):.4f}),"
+            for number, name in enumerate(names)
+        )
+        + f" {'are on average' if len(names) > 1 else 'is'} {behind[part]:.1f} standard errors worse"
         for part in range(len(scores))
-        if gaps[0, part] > STANDARD_ERRORS * errors[part]
+        if behind[part] > STANDARD_ERRORS
     }
 
 
-def _values(problem: Problem, scores: Sequence[np.ndarray], data: TrainingData) -> list[float]:
-    return [problem.metric(torch.from_numpy(each), data.target, **data.options()) for each in scores]
+def _measure(problem: Problem, scores: Sequence[np.ndarray], data: TrainingData, log_losses: np.ndarray) -> np.ndarray:
+    """Return the metric of each part and, where it is known, its negative log loss: shape ``(measures, parts)``."""
+    metrics = [problem.metric(torch.from_numpy(each), data.target, **data.options()) for each in scores]
+    return np.vstack([[metrics], -log_losses.mean(2)])
+
+
+def _log_losses(problem: Problem, scores: Sequence[np.ndarray], data: TrainingData) -> np.ndarray:
+    """Return the log loss of each sample by the calibrated scores of each part, ``(1, parts, n)``; ``(0, ...)`` for queries.
+
+    With several columns of labels, it is the mean over them.
+    """
+    samples, target = len(data.target), data.target.numpy()
+    if data.groups is not None or problem.task.target_kind == "graded":
+        return np.empty((0, len(scores), samples))
+    weights = np.ones(samples) if data.weights is None else data.weights.numpy() / data.weights.numpy().mean()
+    if problem.chooses_class:
+        logits = [VectorScaling.fit(each, target, weights).logits(each) for each in scores]
+        losses = [-log_softmax(each, axis=1)[np.arange(samples), target] for each in logits]
+    else:
+        columns = target.reshape(samples, -1).T
+        losses = [
+            np.mean([_log_loss(*pair, weights) for pair in zip(each.reshape(samples, -1).T, columns, strict=True)], axis=0)
+            for each in scores
+        ]
+    return weights * np.array([losses])
+
+
+def _log_loss(scores: np.ndarray, target: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    logits = BrokenLine.fit(scores, target, weights).logits(scores)
+    return np.logaddexp(0.0, np.where(target == 1, -logits, logits))
