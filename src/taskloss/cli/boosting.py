@@ -10,13 +10,13 @@ import numpy as np
 
 from taskloss.boosting import lightgbm_objective, train_lightgbm
 from taskloss.cli.method_result import MethodResult, mean_curve
-from taskloss.cli.method_table import BOOSTING_WARM_UP
+from taskloss.cli.method_table import BOOSTING_WARM_UP, LIGHTGBM
 from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
 from taskloss.estimators import EstimatorSettings
 from taskloss.estimators.decisions import choose_threshold
-from taskloss.estimators.ensemble import make_splits
-from taskloss.estimators.lightgbm_trees import BOOSTING, PATIENCE
+from taskloss.estimators.ensemble import first_seed, label_strata, make_splits, query_strata
+from taskloss.estimators.lightgbm_trees import BOOSTING, PATIENCE, most_rounds
 
 
 def fit_direct(
@@ -29,8 +29,9 @@ def fit_direct(
     on_progress: Callable[[float], None],
 ) -> MethodResult:
     """Train one booster per member, stop it by the exact metric of the fold it holds out, and predict ``test``."""
-    splits = _split(training, settings, seed)
-    rounds = settings.max_iter + BOOSTING_WARM_UP
+    seed = first_seed(seed)
+    splits = _split(training, metric, settings, seed)
+    rounds = max(most_rounds(LIGHTGBM, settings.max_iter), BOOSTING_WARM_UP + 1)
     models, curves, held_out = [], [], np.zeros(len(training.target))
     for member, rows in enumerate(splits):
         fitted, stopping = (training.take(_by_query(training, part)) for part in rows)
@@ -60,13 +61,16 @@ def fit_direct(
     )
 
 
-def _split(training: Subset, settings: EstimatorSettings, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the rows to train on and to hold out for each member; no query is split."""
+def _split(training: Subset, metric: Metric, settings: EstimatorSettings, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the rows to train on and to hold out for each member, as the estimators deal them; no query is split."""
     rng = np.random.default_rng(seed)
+    relevance = metric.relevance(training.target)
     if training.groups is None:
-        return make_splits(training.target, settings.members, settings.folds, rng)
-    queries, query = np.unique(training.groups, return_inverse=True)
-    splits = make_splits(np.zeros(len(queries)), settings.members, min(settings.folds, len(queries)), rng)
+        strata = label_strata(np.column_stack([relevance == 0, relevance == 1]))
+        return make_splits(strata, settings.members, settings.folds, rng)
+    query = np.unique(training.groups, return_inverse=True)[1]
+    strata = query_strata(relevance, query)
+    splits = make_splits(strata, settings.members, min(settings.folds, int(strata.sum())), rng)
     return [(np.flatnonzero(np.isin(query, fitted)), np.flatnonzero(np.isin(query, held_out))) for fitted, held_out in splits]
 
 

@@ -13,7 +13,7 @@ import scipy.sparse
 import torch
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_random_state, check_X_y
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -22,7 +22,7 @@ from taskloss._warn import warn_caller
 from taskloss.estimators import files
 from taskloss.estimators.batch_size import choose_batch_size
 from taskloss.estimators.blend import Blend, Part, find_weak_parts, table_tensor, weigh_parts
-from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, fit_ensemble, make_splits, torch_threads
+from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, first_seed, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
 from taskloss.estimators.lightgbm_trees import most_rounds
@@ -176,8 +176,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         for name in ("members", "folds", "threads"):
             _checks.check_count(name, getattr(self, name))
         initial = self._initial_networks(samples.table.shape[1], problem, methods)
-        rng = check_random_state(self.random_state)
-        seed = int(rng.randint(np.iinfo(np.int32).max))
+        seed = first_seed(self.random_state)
         if initial is None:
             self.features_ = FeatureMap.fit(samples.table, self.scaling)
         folds = min(max(self.folds, 2), most_folds)

@@ -23,7 +23,7 @@ from taskloss._storage import tensors_under
 from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
 from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric, is_thresholded
-from taskloss.estimators.ensemble import deal_folds
+from taskloss.estimators.ensemble import deal_folds, label_strata
 from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.scoring import TaskScorer
@@ -130,7 +130,7 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         target = torch.from_numpy(labels[:, self._positive_column(problem)].copy() if problem.outputs is None else labels)
         if problem.chooses_class:
             target = target.argmax(1)
-        strata, counts = _strata(labels), labels.sum(0)
+        strata, counts = label_strata(labels), labels.sum(0)
         most_folds = int(np.minimum(counts, len(labels) - counts).max())
         methods, weights, rows = self._weigh(weights, y, problem, methods)
         samples = FitData(table, target, weights=weights)
@@ -154,7 +154,7 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
         if not getattr(self, "holds_out_", False):
             return None
         scores, labels, weights = self.held_out_
-        part = deal_folds(_strata(labels), NESTED_PARTS, np.random.default_rng(0))
+        part = deal_folds(label_strata(labels), NESTED_PARTS, np.random.default_rng(0))
         decision = self._decide(scores)
         # A ranking has no decisions, and thresholds that differ between the parts would disturb it.
         for index in np.unique(part) if is_thresholded(self.problem_.task) or self.problem_.chooses_class else ():
@@ -350,11 +350,3 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
                 self.calibration_.append(VectorScaling(**parts))
             else:
                 self.calibration_.append(BrokenLine(parts["knots"], parts["slopes"], float(parts["offset"])))
-
-
-def _strata(labels: np.ndarray) -> np.ndarray:
-    """Return the index of each row among the distinct rows of labels.
-
-    The rows are sorted by the rarest label first, so that this label is spread over the folds most evenly.
-    """
-    return np.unique(labels[:, np.argsort(labels.sum(0))], axis=0, return_inverse=True)[1].reshape(-1)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from torch import Tensor, nn
 
@@ -335,6 +336,24 @@ def location_and_scale(problem: Problem, scores: Tensor) -> tuple[Tensor, Tensor
     else:
         location, scale = scores.mean(0), scores.std(0)
     return location, torch.where(scale > torch.finfo(torch.float32).tiny, scale, torch.ones_like(scale))
+
+
+def first_seed(random_state: Any) -> int:
+    """Return the seed of the folds and of the first member; the seeds of the others follow it."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def label_strata(labels: np.ndarray) -> np.ndarray:
+    """Return the index of each row among the distinct rows of labels ``(n, C)``.
+
+    The rows are sorted by the rarest label first, so that this label is spread over the folds most evenly.
+    """
+    return np.unique(labels[:, np.argsort(labels.sum(0))], axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def query_strata(relevance: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Return 1 for each query that holds more and less relevant rows, so that its metric is defined, else 0."""
+    return np.array([np.ptp(relevance[query == index]) > 0 for index in range(query.max() + 1)]).astype(np.int64)
 
 
 def deal_folds(strata: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:

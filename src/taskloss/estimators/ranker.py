@@ -11,6 +11,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from taskloss.estimators.base import FitData, TaskLossEstimator
+from taskloss.estimators.ensemble import query_strata
 from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.weights import query_weights
@@ -79,8 +80,8 @@ class TaskLossRanker(TaskLossEstimator):
             most_folds = int(np.minimum(counts, len(strata) - counts).max())
         else:
             # The metric is defined for queries that hold more and less relevant rows.
-            defined = np.array([np.ptp(relevance[query == index]) > 0 for index in range(query.max() + 1)])
-            strata, most_folds = defined.astype(np.int64), int(defined.sum())
+            strata = query_strata(relevance, query)
+            most_folds = int(strata.sum())
         if most_folds == 0:
             raise ValueError(
                 f"no ranking can be learned: y is {relevance[0]:g} in all rows of "
