@@ -19,8 +19,8 @@ flipped, for every method the same. Test labels are never changed. ``F1 by MCC``
 stopped and given a threshold by Matthews' correlation. Seconds are those of the processor, for the fit alone.
 
 How ``auto`` blends and how it grows trees was chosen by test AP on the same tables with other splits (seeds 100 to 102); the
-random forest, and how far behind a part must be to be dropped, also on problems of other tables: one class against the rest.
-``--choosing`` runs these splits and those of the problems that share no rows with the tables.
+random forest, and when a part is dropped, also on problems of other tables (one class against the rest), the latter by F1 and
+recall too. ``--choosing`` runs these splits and those of the problems that share no rows with the tables.
 
     pip install -e '.[cli,boosting]'
     python -m benchmarks.auto --data FOLDER --output auto.json
@@ -77,12 +77,12 @@ GOALS = {
     "F1 by MCC": Goal(tl.MCC(), tl.FScore(), "matthews_corrcoef"),
 }
 ORDER = (
-    *(("AP", "clean"), ("AP", "noise")),
-    *(("F1", "clean"), ("recall at 1% FPR", "clean")),
-    *(("F1", "noise"), ("F1 by MCC", "noise")),
-    *(("F1 by MCC", "clean"), ("recall at 1% FPR", "noise")),
+    (("AP", "clean"), ("AP", "noise")),
+    (("F1", "clean"), ("recall at 1% FPR", "clean")),
+    (("F1", "noise"), ("F1 by MCC", "noise")),
+    (("F1 by MCC", "clean"), ("recall at 1% FPR", "noise")),
 )
-"""What is run first: two at a time, split by split, so that what an interrupted run has makes a table."""
+"""What is run first: a pair at a time, split by split, so that what an interrupted run has makes a table."""
 CHOOSING = (
     *("mc_glass:2", "mc_glass:5", "mc_glass:0", "mc_krvsk:5", "mc_krvsk:11", "mc_krvsk:16", "mc_krvsk:13"),
     *("mc_vehicle:0", "mc_vehicle:1", "mc_vowel:4"),
@@ -113,8 +113,13 @@ class TimedClassifier(TaskLossClassifier):
 def defaults_of(settings: Record) -> Record:
     """Return what a fit with these settings depends on besides its data, for the cells of finished runs."""
     parameters = {key: str(given) for key, given in TaskLossClassifier(**settings).get_params().items()}
-    trees = {"boosting": str(lightgbm_trees.BOOSTING), "forest": str(lightgbm_trees.FOREST)}
-    return {**parameters, "parts": AUTO_METHODS, "standard_errors": blend.STANDARD_ERRORS, **trees}
+    constants = {
+        name: str(getattr(module, name))
+        for module in (lightgbm_trees, blend)
+        for name in vars(module)
+        if name.isupper() and isinstance(getattr(module, name), int | float | tuple | lightgbm_trees.TreeSettings)
+    }
+    return {**parameters, **constants, "parts": AUTO_METHODS}
 
 
 def value(task: Task, scores: np.ndarray, target: np.ndarray, threshold: float) -> float:
@@ -254,7 +259,7 @@ def _error(values: list[float]) -> float:
 def print_tables(records: list[Record]) -> dict[str, dict[str, Record]]:
     """Print a table per metric and condition."""
     tables = {}
-    for metric, condition in ORDER:
+    for metric, condition in itertools.chain(*ORDER):
         chosen = [record for record in records if (record["metric"], record["condition"]) == (metric, condition)]
         if not chosen:
             continue
@@ -272,7 +277,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds the sets, or tabular/ with them")
     parser.add_argument("--seeds", type=int, default=5, help="splits of each table")
-    parser.add_argument("--choosing", action="store_true", help="AP on splits that the blend was chosen on")
+    parser.add_argument("--choosing", action="store_true", help="the splits that the blend was chosen on")
     parser.add_argument("--output", type=Path, help="JSON file for the tables and records")
     parser.add_argument("--quick", action="store_true", help="one small set, few steps, one seed: does it run?")
     arguments = parser.parse_args()
@@ -293,8 +298,7 @@ def main() -> None:
         target = (target == int(positive)).astype(np.int64) if positive else target
         return features[:MOST_ROWS], target[:MOST_ROWS]
 
-    groups = [ORDER[first : first + 2] for first in range(0, 2 if arguments.choosing else len(ORDER), 2)]
-    cases = [case for group in groups for case in itertools.product(seeds, group, names)]
+    cases = [case for pair in (ORDER[:2] if arguments.choosing else ORDER) for case in itertools.product(seeds, pair, names)]
     records = []
     with Progress() as progress:
         bar = progress.add_task("", total=len(cases))

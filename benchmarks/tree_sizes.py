@@ -1,14 +1,14 @@
 """How large the trees of the classifier should be: test AP by the number of leaves and of training rows.
 
 The classifier has one method, ``"lightgbm"`` or ``"random_forest"``, and its default settings, but for the number of leaves,
-which is fixed; ``by rows`` is the default, where it follows the number of rows. Each problem is a table of at least 25,000 rows,
-or one of its classes against the rest. 40% of the rows are the test set; the training rows are drawn from the others. In the
-condition ``noise``, 20% of their labels are flipped. The rule for the number of leaves was chosen on the split of seed 100.
+which is fixed; ``by rows`` is the default, where it follows the number of rows. Each problem is a table of more than 26,667
+rows, or one of its classes against the rest. 40% of the rows are the test set; the training rows are drawn from the others. In
+the condition ``noise``, 20% of their labels are flipped. The rule for the number of leaves was chosen on the split of seed 100.
 
     pip install -e '.[estimators,cli]'
     python -m benchmarks.tree_sizes --data FOLDER --output tree_sizes.json
 
-FOLDER holds the sets of ``PROBLEMS`` as ``NAME.npz`` (or in ``tabular/``): X (n, d) and y. With ``--output``, finished runs are
+FOLDER holds the sets as in ``benchmarks/estimators.py``, and ``mc_krvsk.npz``. With ``--output``, finished runs are
 kept beside it in a ``.jsonl`` file, and a second call goes on from there.
 """
 
@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from benchmarks.auto import defaults_of
 from benchmarks.cells import Cells, Record
 from benchmarks.estimators import CONDITIONS, TEST, find_data, flip
 from rich.progress import Progress
@@ -38,7 +39,7 @@ PROBLEMS = ("bin_adult", "mc_krvsk:11", "mc_krvsk:13", "mc_krvsk:16")
 ROWS = (4_000, 8_000, 16_000)
 LEAVES: dict[str, tuple[int | None, ...]] = {"lightgbm": (7, 15, 31, 63, None), "random_forest": (31, 63, 127, 255, None)}
 """Numbers of leaves; None for the default."""
-SETTINGS = {"lightgbm": "BOOSTING", "random_forest": "FOREST"}
+SETTINGS = {"lightgbm": "BOOSTING_SETTINGS", "random_forest": "RANDOM_FOREST_SETTINGS"}
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -56,7 +57,7 @@ def run_once(data: Data, rows: int, condition: str, method: str, leaves: int | N
     features, _, target, _ = train_test_split(seen, seen_target, train_size=rows, stratify=seen_target, random_state=seed)
     target = flip(target, seed) if condition == "noise" else target
     sizes = getattr(lightgbm_trees, SETTINGS[method])
-    sizes = sizes if leaves is None else replace(sizes, fewest_leaves=leaves, most_leaves=leaves)
+    sizes = sizes if leaves is None else replace(sizes, min_leaves=leaves, max_leaves=leaves)
     start = time.process_time()
     with patch.object(lightgbm_trees, SETTINGS[method], sizes):
         model = TaskLossClassifier(method=method, random_state=seed, pos_label=1, **settings).fit(features, target)
@@ -98,6 +99,7 @@ def main() -> None:
     settings = {"members": 1, "max_iter": 3} if arguments.quick else {}
     read = functools.lru_cache(maxsize=1)(functools.partial(read_problem, folder))
     store = Cells(arguments.output and arguments.output.with_suffix(".jsonl"))
+    defaults = defaults_of(settings)
     choices = [(method, leaves) for method, several in LEAVES.items() for leaves in several]
     cases = list(itertools.product(problems, arguments.seeds, all_rows, CONDITIONS, choices))
     records = []
@@ -105,15 +107,8 @@ def main() -> None:
         bar = progress.add_task("", total=len(cases))
         for name, seed, rows, condition, (method, leaves) in cases:
             progress.update(bar, description=f"{name}, seed {seed}, {rows} rows, {condition}, {method}, {leaves or 'by rows'}")
-            cell = {
-                "set": name,
-                "seed": seed,
-                "rows": rows,
-                "condition": condition,
-                "method": method,
-                "leaves": leaves,
-            } | settings
-            cell["sizes"] = str(getattr(lightgbm_trees, SETTINGS[method]))
+            cell = {"set": name, "seed": seed, "rows": rows, "condition": condition, "method": method, "leaves": leaves}
+            cell["defaults"] = defaults
             run = functools.partial(run_once, read(name), rows, condition, method, leaves, seed, settings)
             records.append(store.run(cell, run))
             progress.advance(bar)

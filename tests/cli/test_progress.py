@@ -19,16 +19,17 @@ class Clock:
         return self.seconds
 
 
-@pytest.mark.parametrize("trees", [0, 4])
+@pytest.mark.parametrize(("networks", "trees"), [(5, 0), (5, 4), (0, 5)])
 @pytest.mark.parametrize("warm_up_steps", [0, 50])
-def test_time_left_of_an_ensemble(warm_up_steps, trees):
+def test_time_left_of_an_ensemble(warm_up_steps, networks, trees):
     """Steps of a warm-up that take a thirtieth of the time of the others, members that stop early, and trees after networks."""
     clock = Clock()
-    networks, steps, stop, slow, fast = 5, 300, 220, 0.3, 0.01
+    steps, stop, slow, fast = 300, 220, 0.3, 0.01
     phases = [(warm_up_steps, fast), (stop - warm_up_steps, slow)]
     members = [phases] * networks + [[(100, 0.1)]] * trees
     total = sum(count * each for phases in members for count, each in phases)
-    timer = TrainingClock([1.0] * networks + [0.2] * trees, steps, warm_up=bool(warm_up_steps), now=clock)
+    limits = [steps] * networks + [100] * trees
+    timer = TrainingClock([1.0] * networks + [0.2] * trees, limits, warm_up=bool(networks and warm_up_steps), now=clock)
     before = 0.0
     for member, phases in enumerate(members):
         for count, each in phases:

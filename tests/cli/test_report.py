@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taskloss.cli.method_table import BASELINE, BOOSTING_METHODS, CONTENDER, NETWORK_METHODS
+from taskloss.cli.method_table import ALL_METHODS, BASELINE, CONTENDER, NETWORK_METHODS
 from taskloss.cli.methods import choose_methods
 from taskloss.cli.metric import parse_metric
 from taskloss.estimators import LOSSES_BY_METHOD
@@ -54,7 +54,7 @@ def test_tasks_lists_all():
 
 def test_method_table_has_every_method_of_the_estimators():
     assert NETWORK_METHODS.keys() == LOSSES_BY_METHOD.keys()
-    labels = [info.label for info in (NETWORK_METHODS | BOOSTING_METHODS).values()]
+    labels = [info.label for info in ALL_METHODS.values()]
     assert len(set(labels)) == len(labels)
     assert {BASELINE, CONTENDER} <= set(labels)
 

@@ -163,6 +163,61 @@ def test_parts_far_behind_are_dropped():
     assert "log loss" not in weak[3]
 
 
+def weak_parts(task: tl.tasks.Task, scores: list[np.ndarray], target: np.ndarray, **layout) -> dict[int, str]:
+    problem = Problem(task, "auto", 1.0, **{key: layout.pop(key) for key in ("outputs", "exclusive") if key in layout})
+    units = layout.pop("units", None)
+    data = TrainingData(torch.zeros(len(target), 1), torch.from_numpy(target), **layout)
+    return find_weak_parts(problem, scores, data, units, np.random.default_rng(0))
+
+
+def test_weak_parts_of_labels_classes_and_weighted_rows():
+    rng = np.random.default_rng(0)
+    value = rng.normal(size=500)
+    good, bad = value + 0.3 * rng.normal(size=500), rng.normal(size=500)
+    labels = np.column_stack([value > 1, np.zeros(500)]).astype(int)  # The second label has no positives.
+    columns = [np.column_stack([each, bad]) for each in (good, bad)]
+    assert set(weak_parts(tl.AveragePrecision(), columns, labels, outputs=2)) == {1}
+    assert set(weak_parts(tl.AveragePrecision(), columns[::-1], labels, outputs=2)) == {0}
+    classes = np.digitize(value, [-0.5, 0.5])
+    logits = [np.column_stack([-each, -(each**2), each]) for each in (good, bad)]
+    worse = weak_parts(tl.MultiClass(5.0 * (1 - np.eye(3))), logits, classes, outputs=3, exclusive=True)
+    assert set(worse) == {1}
+    metric, best = worse[1].removeprefix("its held-out metric, ").partition(",")[0].split(" (of the best part ")
+    assert float(metric) < float(best.rstrip(")")) < 0, "costs above 1 make the metric negative"
+    # A part that is worse only in rows with a weight of nearly 0 has the log loss of the other part; the metric has no weights.
+    y, equal = (value > 1).astype(int), np.arange(500) < 400
+    scores = [good, np.where(equal, good, bad)]
+    weights = torch.from_numpy(np.where(equal, 1.25, 1e-6))
+    assert set(weak_parts(tl.AveragePrecision(), scores, y)) == {1}
+    assert weak_parts(tl.AveragePrecision(), scores, y, weights=weights) == {}
+
+
+def test_equal_parts_and_single_queries_are_not_dropped():
+    y = (np.arange(400) % 10 == 0).astype(int)
+    rng = np.random.default_rng(0)
+    likely, unlikely = 8.0 * y + rng.random(400), 1.2 * y + rng.random(400)
+    for scores in ([likely, unlikely], [unlikely, likely]):
+        reasons = weak_parts(tl.PrecisionAtK(5), scores, y)
+        assert not any(scores[part] is likely for part in reasons), "of equal metrics, the lower log loss is the best part"
+    query = np.zeros(400, np.int64)
+    scores = [likely, rng.random(400)]
+    options = {"groups": torch.from_numpy(query), "units": query}
+    assert weak_parts(tl.NDCG(), scores, y, **options) == {}, "one query has no standard error"
+    query = np.arange(400) // 200
+    one_defined = np.where(query == 0, y, 0)
+    options = {"groups": torch.from_numpy(query), "units": query}
+    assert weak_parts(tl.NDCG(), scores, one_defined, **options) == {}
+
+
+def test_copies_of_rows_do_not_enlarge_trees():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.normal(size=300) > 0.5).astype(int)
+    settings = {"method": ("direct", "lightgbm"), "members": 1, "max_iter": 5, "random_state": 0}
+    model = TaskLossClassifier(**settings).fit(X, y, sample_weight=np.full(300, 20))
+    assert model.ensemble_.parts[1].ensemble.members[0].net.forests[0].splits.max() + 1 <= 7
+
+
 def test_a_dropped_part_has_no_weight(monkeypatch, data, tmp_path):
     monkeypatch.setattr(base, "find_weak_parts", lambda *_: {1: "too weak", 3: "too weak"})
     X, y = data

@@ -9,11 +9,11 @@ import torch
 
 import taskloss as tl
 from taskloss.estimators.lightgbm_trees import (
-    BOOSTING,
-    FOREST,
+    BOOSTING_SETTINGS,
     FOREST_TREES,
     LEAST_ROUNDS,
     PATIENCE,
+    RANDOM_FOREST_SETTINGS,
     ROUNDS_PER_STEP,
     TreeSettings,
     grow_trees,
@@ -40,7 +40,9 @@ def grow(problem: Problem, target: np.ndarray, *, iterations: int = 300, groups=
     return grow_trees(problem, *parts, settings=settings, seed=3, threads=1, on_round=on_round)
 
 
-def booster(objective: dict, target: np.ndarray, rounds: int, *, trees: TreeSettings = BOOSTING, **options) -> lightgbm.Booster:
+def booster(
+    objective: dict, target: np.ndarray, rounds: int, *, trees: TreeSettings = BOOSTING_SETTINGS, **options
+) -> lightgbm.Booster:
     X, _ = table()
     return lightgbm.train(
         {**FIXED, **trees.for_rows(250), **objective}, lightgbm.Dataset(X[:250], target[:250], **options), rounds
@@ -133,7 +135,9 @@ def test_queries_in_any_order_are_for_lambdarank():
     trees, result = grow(Problem(tl.GradedNDCG(), "lightgbm", 1.0), grades, groups=groups)
     order = np.argsort(groups[:250], kind="stable")
     dataset = lightgbm.Dataset(X[:250][order], grades[:250][order], group=[10] * 25)
-    model = lightgbm.train({**FIXED, **BOOSTING.for_rows(250), "objective": "lambdarank"}, dataset, result.best_iteration)
+    model = lightgbm.train(
+        {**FIXED, **BOOSTING_SETTINGS.for_rows(250), "objective": "lambdarank"}, dataset, result.best_iteration
+    )
     np.testing.assert_array_equal(trees.raw_scores(X), model.predict(X, raw_score=True))
 
 
@@ -153,7 +157,7 @@ def test_a_random_forest_keeps_all_trees():
     y = (value > 1.5).astype(int)
     trees, result = grow(Problem(tl.AveragePrecision(), "random_forest", 1.0), y)
     assert len(result.metrics) == result.best_iteration == FOREST_TREES
-    model = booster({"objective": "binary"}, y, FOREST_TREES, trees=FOREST)
+    model = booster({"objective": "binary"}, y, FOREST_TREES, trees=RANDOM_FOREST_SETTINGS)
     each = np.array([model.predict(X, raw_score=True, start_iteration=n, num_iteration=1) for n in range(FOREST_TREES)])
     np.testing.assert_allclose(trees.raw_scores(X), each.mean(0), rtol=1e-12)
     for n in (1, 7, FOREST_TREES):
@@ -166,7 +170,7 @@ def test_a_random_forest_of_several_classes():
     trees, result = grow(
         Problem(tl.AveragePrecision(), "random_forest", 1.0, 3, exclusive=True), np.eye(3, dtype=int)[y], iterations=5
     )
-    model = booster({"objective": "multiclass", "num_class": 3}, y, 15, trees=FOREST)
+    model = booster({"objective": "multiclass", "num_class": 3}, y, 15, trees=RANDOM_FOREST_SETTINGS)
     scores = model.predict(X, raw_score=True) / 15
     np.testing.assert_allclose(trees.raw_scores(X), scores, rtol=1e-12)
     log_odds = scores[250:] - np.log(np.exp(scores[250:]).sum(1, keepdims=True))
@@ -179,7 +183,7 @@ def test_a_random_forest_predicts_grades_whatever_their_query(task, objective):
     X, value = table()
     grades = np.clip(np.round(value), 0, 3) if objective == "regression" else (value > 0.5).astype(int)
     trees, _ = grow(Problem(task, "random_forest", 1.0), grades, groups=np.arange(400) // 10)
-    model = booster({"objective": objective}, grades, FOREST_TREES, trees=FOREST)
+    model = booster({"objective": objective}, grades, FOREST_TREES, trees=RANDOM_FOREST_SETTINGS)
     np.testing.assert_allclose(trees.raw_scores(X), model.predict(X, raw_score=True) / FOREST_TREES, rtol=1e-12)
 
 

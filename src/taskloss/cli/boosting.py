@@ -16,7 +16,7 @@ from taskloss.cli.splits import Subset
 from taskloss.estimators import EstimatorSettings
 from taskloss.estimators.decisions import choose_threshold
 from taskloss.estimators.ensemble import first_seed, label_strata, make_splits, query_strata
-from taskloss.estimators.lightgbm_trees import BOOSTING, PATIENCE, most_rounds
+from taskloss.estimators.lightgbm_trees import BOOSTING_SETTINGS, PATIENCE, max_steps
 
 
 def fit_direct(
@@ -31,7 +31,7 @@ def fit_direct(
     """Train one booster per member, stop it by the exact metric of the fold it holds out, and predict ``test``."""
     seed = first_seed(seed)
     splits = _split(training, metric, settings, seed)
-    rounds = max(most_rounds(LIGHTGBM, settings.max_iter), BOOSTING_WARM_UP + 1)
+    rounds = max(max_steps(LIGHTGBM, settings.max_iter), BOOSTING_WARM_UP + 1)
     models, curves, held_out = [], [], np.zeros(len(training.target))
     for member, rows in enumerate(splits):
         fitted, stopping = (training.take(_by_query(training, part)) for part in rows)
@@ -97,7 +97,7 @@ def _fit_member(
         return "exact", curve[-1], True
 
     parameters = {
-        **BOOSTING.for_rows(len(fitted.target)),
+        **BOOSTING_SETTINGS.for_rows(len(fitted.target)),
         "objective": "lambdarank" if fitted.groups is not None else "binary",
         "metric": "None",
         "seed": seed,

@@ -51,7 +51,7 @@ NETWORK_METHODS = {
 TREES = {
     LIGHTGBM: MethodInfo(
         "LightGBM",
-        "gradient boosting of small decision trees by LightGBM, the same folds and stopping: log loss (LambdaRank for queries)",
+        "gradient boosting of decision trees by LightGBM, the same folds and stopping: log loss (LambdaRank for queries)",
     ),
     RANDOM_FOREST: MethodInfo(
         "random forest", "a random forest by LightGBM on the same folds: log loss (squared error of grades)"

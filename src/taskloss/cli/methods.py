@@ -25,12 +25,13 @@ from taskloss.cli.splits import Subset
 from taskloss.cli.time_left import TrainingClock
 from taskloss.estimators import LOSSES_BY_METHOD, EstimatorSettings, TaskLossClassifier, TaskLossRanker
 from taskloss.estimators.batch_size import FULL_BATCH, LARGE_BATCH, RAREST_PER_BATCH, SMALL_BATCH
+from taskloss.estimators.lightgbm_trees import max_steps
 from taskloss.estimators.methods import lightgbm_is_installed, read_methods
 from taskloss.estimators.problem import Problem
 from taskloss.training import Progress
 
 INSTALL_LIGHTGBM = "pip install 'taskloss[estimators]'"
-TIME_OF_TREES = 0.2
+RELATIVE_TIME_OF_TREES = 0.2
 """About the time that the trees of a member take, as a share of that of a network."""
 
 
@@ -171,8 +172,8 @@ def progress_callback(
     """Return a callback for the estimator that passes on the share of the training that is done, and the seconds left."""
     warm_up = Problem(metric.task, estimator.method, estimator.epsilon).needs_warm_up
     methods = np.repeat(read_methods(estimator.method), estimator.members)
-    costs = [TIME_OF_TREES if method in TREES else 1.0 for method in methods]
-    clock = TrainingClock(costs, estimator.max_iter, warm_up=warm_up)
+    costs = [RELATIVE_TIME_OF_TREES if method in TREES else 1.0 for method in methods]
+    clock = TrainingClock(costs, [max_steps(method, estimator.max_iter) for method in methods], warm_up=warm_up)
     return lambda member, progress: on_progress(*clock.update(member, progress.iteration))
 
 

@@ -17,13 +17,13 @@ class TrainingClock:
 
     Args:
         costs: the time that each member takes, in any unit: trees take far less than networks.
-        steps: largest number of steps of a member.
+        steps: largest number of steps of each member.
         warm_up: whether the members begin with a warm-up.
         now: the clock, in seconds.
     """
 
     def __init__(
-        self, costs: Sequence[float], steps: int, *, warm_up: bool, now: Callable[[], float] = time.perf_counter
+        self, costs: Sequence[float], steps: Sequence[int], *, warm_up: bool, now: Callable[[], float] = time.perf_counter
     ) -> None:
         self._costs, self._steps, self._warm_up, self._now = costs, steps, warm_up, now
         self._member, self._earlier, self._last = 0, 0, 0
@@ -48,19 +48,20 @@ class TrainingClock:
         if self._phase_steps > 1:
             self._phase_seconds += self._moment - moment
             self._member_seconds += self._moment - moment
-        done = min(1.0, (self._earlier + step) / self._steps)
+        done = min(1.0, (self._earlier + step) / self._steps[member])
         share = (sum(self._costs[:member]) + done * self._costs[member]) / sum(self._costs)
         return min(1.0, share), self._seconds_left(done)
 
     def _seconds_left(self, done: float) -> float | None:
         own, waiting = self._costs[self._member], sum(self._costs[self._member + 1 :])
+        rest = None
+        if self._phase_steps >= MIN_STEPS and not (self._warm_up and not self._earlier):
+            rest = self._phase_seconds / (self._phase_steps - 1) * (1.0 - done) * self._steps[self._member]
         if self._finished:
             rate = sum(self._finished) / sum(self._costs[: self._member])
-            return max(0.0, rate * own - self._member_seconds) + rate * waiting
-        if self._phase_steps < MIN_STEPS or (self._warm_up and not self._earlier):
-            return None
-        rest = self._phase_seconds / (self._phase_steps - 1) * (1.0 - done) * self._steps
-        return rest + waiting / own * (self._member_seconds + rest)
+            usual = max(0.0, rate * own - self._member_seconds)
+            return (usual if rest is None else min(usual, rest)) + rate * waiting
+        return None if rest is None else rest + waiting / own * (self._member_seconds + rest)
 
 
 def comparison_seconds_left(

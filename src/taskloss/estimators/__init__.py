@@ -1,4 +1,4 @@
-"""scikit-learn estimators, a classifier and a ranker, that train an ensemble of networks on the metric you report.
+"""scikit-learn estimators, a classifier and a ranker, that train an ensemble of networks and trees on the metric you report.
 
 This package may import scikit-learn, the losses and tasks, ``lp``, ``metrics``, ``thresholds``, ``training`` and ``tables``.
 """

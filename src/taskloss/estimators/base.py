@@ -25,7 +25,7 @@ from taskloss.estimators.blend import Blend, Part, find_weak_parts, table_tensor
 from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, first_seed, fit_ensemble, make_splits, torch_threads
 from taskloss.estimators.features import FeatureMap
 from taskloss.estimators.frames import FrameEncoder
-from taskloss.estimators.lightgbm_trees import most_rounds
+from taskloss.estimators.lightgbm_trees import max_steps
 from taskloss.estimators.methods import AUTO, TREE_METHODS, lightgbm_is_installed, read_methods
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.progress import ProgressPrinter
@@ -202,6 +202,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
                 self._training_settings(problem, samples),
                 self._network_builder(problem),
                 splits,
+                samples.units if samples.groups is None else None,
                 [seed + member for member in range(self.members)],
                 warm_up=WARM_UP,
                 initial=None if initial is None else initial.get(method),
@@ -254,7 +255,7 @@ class TaskLossEstimator(EstimatorSettings, BaseEstimator):
         if not self.verbose:
             return self.callback
         name = getattr(problem.task, "label", type(problem.task).__name__)
-        steps = {method: most_rounds(method, self.max_iter) if method in TREE_METHODS else self.max_iter for method in methods}
+        steps = {method: max_steps(method, self.max_iter) for method in methods}
         return ProgressPrinter(name, steps, self.members, self.verbose, self.callback)
 
     def _initial_networks(self, columns: int, problem: Problem, methods: Sequence[str]) -> dict[str, list[ScoreNet]] | None:

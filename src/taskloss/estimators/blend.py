@@ -32,6 +32,8 @@ STANDARD_ERRORS = 2.5
 """A part is dropped if it is farther behind the best one than this, as the mean over the metric and the log loss."""
 RESAMPLES = 50
 """Number of bootstrap samples for the standard errors."""
+SMALLEST_ERROR = 1e-9
+"""Standard errors below this, relative to the value, are rounding."""
 
 
 @dataclass(frozen=True)
@@ -144,18 +146,17 @@ def find_weak_parts(
             resample = resample._replace(groups=torch.from_numpy(copy))  # A query that is drawn twice is two queries.
         measures.append(_measure(problem, [each[rows] for each in scores], resample, log_losses[:, :, rows]))
     values = np.array(measures)
-    best = int(values[0, 0].argmax())
-    gaps = values[:, :, [best]] - values
-    errors = np.nanstd(gaps[1:], axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        behind = np.where(gaps[0] == 0, 0.0, gaps[0] / errors).mean(0)
-    names = ["held-out metric", "held-out log loss"][: len(gaps[0])]
+    best = int(np.lexsort(values[0, ::-1])[-1])  # Of parts with equal metrics, the one with the lowest log loss.
+    gaps = values[0][:, [best]] - values[0]
+    errors = np.nanstd(values[1:][:, :, [best]] - values[1:], axis=0)
+    # Without an error, as where every resample is the same query, a gap tells nothing.
+    known = errors > SMALLEST_ERROR * np.abs(values[0])
+    behind = np.divide(gaps, errors, out=np.zeros_like(gaps), where=known).mean(0)
+    signs = {"held-out metric": 1, "held-out log loss": -1}
+    measured = [(name, sign * row) for (name, sign), row in zip(signs.items(), values[0], strict=False)]
     return {
-        part: " and ".join(
-            f"its {name}, {abs(values[0, number, part]):.4f} (of the best part {abs(values[0, number, best]):.4f}),"
-            for number, name in enumerate(names)
-        )
-        + f" {'are on average' if len(names) > 1 else 'is'} {behind[part]:.1f} standard errors worse"
+        part: " and ".join(f"its {name}, {row[part]:.4f} (of the best part {row[best]:.4f})," for name, row in measured)
+        + f" {'are on average' if len(measured) > 1 else 'is'} {behind[part]:.1f} standard errors worse"
         for part in range(len(scores))
         if behind[part] > STANDARD_ERRORS
     }
@@ -168,9 +169,9 @@ def _measure(problem: Problem, scores: Sequence[np.ndarray], data: TrainingData,
 
 
 def _log_losses(problem: Problem, scores: Sequence[np.ndarray], data: TrainingData) -> np.ndarray:
-    """Return the log loss of each sample by the calibrated scores of each part, ``(1, parts, n)``; ``(0, ...)`` for queries.
+    """Return the log loss of each sample by the calibrated scores of each part, times its weight: shape ``(1, parts, n)``.
 
-    With several columns of labels, it is the mean over them.
+    With several columns of labels, it is the mean over them. Queries and grades have none: ``(0, parts, n)``.
     """
     samples, target = len(data.target), data.target.numpy()
     if data.groups is not None or problem.task.target_kind == "graded":

@@ -180,7 +180,8 @@ class TaskLossClassifier(ClassifierMixin, TaskLossEstimator):
 
         Of two classes, ``classes_[1]`` is predicted where the score is above zero; of several, the one with the highest score;
         of labels, those with scores above zero. The scores of several classes are log-probabilities if they are trained by
-        cross-entropy or a task on classes (plus the offsets of a metric of decisions); else each column is trained by itself.
+        cross-entropy, trees or a task on classes (plus the offsets of a metric of decisions); else each column is trained by
+        itself.
         """
         return self._decide(self._one_score(self._scores(X)))
 

@@ -145,6 +145,8 @@ class Plan:
     """Builds the networks; trees do without."""
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
     """Rows to train on and rows to hold out, one pair per member."""
+    copies: np.ndarray | None
+    """Index of the row that each sample is a copy of; None where each sample is a row of its own."""
     seeds: Sequence[int]
     warm_up: int = 0
     """Steps of cross-entropy before a loss that has no gradient for the worst answers. They count toward the budget, and their
@@ -277,6 +279,7 @@ def _train_network(plan: Plan, index: int, training: TrainingData, held_out: Tra
 
 def _grow_trees(plan: Plan, index: int, training: TrainingData, held_out: TrainingData) -> tuple[Trees, TrainingResult]:
     """Grow the trees of the member of this index. It takes no time worth a checkpoint."""
+    rows = None if plan.copies is None else len(np.unique(plan.copies[plan.splits[index][0]]))
     return grow_trees(
         plan.problem,
         training,
@@ -285,6 +288,7 @@ def _grow_trees(plan: Plan, index: int, training: TrainingData, held_out: Traini
         seed=int(plan.seeds[index]),
         threads=plan.threads,
         on_round=None if plan.callback is None else functools.partial(plan.callback, plan.first + index),
+        rows=rows,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from taskloss.estimators.methods import RANDOM_FOREST
+from taskloss.estimators.methods import RANDOM_FOREST, TREE_METHODS
 from taskloss.estimators.problem import Problem
 from taskloss.training import Progress, TrainingData, TrainingResult, TrainingSettings, is_better
 from taskloss.trees import Forest
@@ -34,31 +34,31 @@ class TreeSettings:
 
     fixed: dict[str, Any]
     rows_per_leaf: int
-    fewest_leaves: int
-    most_leaves: int
+    min_leaves: int
+    max_leaves: int
 
     def for_rows(self, rows: int) -> dict[str, Any]:
         """Return LightGBM's parameters for trees that are grown on this many rows.
 
-        >>> [BOOSTING.for_rows(rows)["num_leaves"] for rows in (300, 8_000, 100_000)]
+        >>> [BOOSTING_SETTINGS.for_rows(rows)["num_leaves"] for rows in (300, 8_000, 100_000)]
         [7, 26, 63]
         """
-        return {**self.fixed, "num_leaves": min(max(rows // self.rows_per_leaf, self.fewest_leaves), self.most_leaves)}
+        return {**self.fixed, "num_leaves": min(max(rows // self.rows_per_leaf, self.min_leaves), self.max_leaves)}
 
 
-BOOSTING = TreeSettings(
+BOOSTING_SETTINGS = TreeSettings(
     {"learning_rate": 0.05, "min_data_in_leaf": 10, "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.8},
     rows_per_leaf=300,
-    fewest_leaves=7,
-    most_leaves=63,
+    min_leaves=7,
+    max_leaves=63,
 )
 # Trees of a forest are larger than boosted ones, since their errors average out, but not grown to the end, where they would learn
 # the wrong labels.
-FOREST = TreeSettings(
+RANDOM_FOREST_SETTINGS = TreeSettings(
     {"boosting": "rf", "min_data_in_leaf": 5, "bagging_fraction": 0.632, "bagging_freq": 1, "feature_fraction_bynode": 0.5},
     rows_per_leaf=100,
-    fewest_leaves=31,
-    most_leaves=255,
+    min_leaves=31,
+    max_leaves=255,
 )
 FOREST_TREES = 100
 """Number of trees of a random forest, if the largest number of rounds allows it."""
@@ -95,19 +95,21 @@ def grow_trees(
     seed: int,
     threads: int,
     on_round: Callable[[Progress], None] | None,
+    rows: int | None = None,
 ) -> tuple[Trees, TrainingResult]:
     """Grow the trees of a member, by the method of the problem; the features are the table itself, float64.
 
+    ``rows`` is the number of different training rows, which sets the size of the trees, where some of them are copies.
     The loss that is reported after a round is LightGBM's own of the training samples; of LambdaRank, one minus its NDCG.
     """
     is_random_forest = problem.method == RANDOM_FOREST
-    boosters = _boosters(problem, training, seed, threads)
+    boosters = _boosters(problem, training, len(training.target) if rows is None else rows, seed, threads)
     table = held_out.features.numpy()
     total = np.zeros((len(table), problem.outputs or 1))
     losses: list[float] = []
     metrics: list[float] = []
     best, patience = 0, min(settings.patience, PATIENCE)
-    most = most_rounds(problem.method, settings.iterations)
+    most = max_steps(problem.method, settings.iterations)
     window, least = min(settings.smoothing, most), min(LEAST_ROUNDS, most)
     while len(metrics) < most and (best == 0 or len(metrics) - best < patience):
         finished = [booster.update() for booster in boosters]
@@ -128,10 +130,11 @@ def grow_trees(
     return Trees(tuple(forests), problem.outputs), TrainingResult(tuple(losses), tuple(metrics), best)
 
 
-def most_rounds(method: str, iterations: int) -> int:
-    """Return the largest number of rounds of a method, given that of the steps of a network."""
-    rounds = ROUNDS_PER_STEP * iterations
-    return min(rounds, FOREST_TREES) if method == RANDOM_FOREST else rounds
+def max_steps(method: str, iterations: int) -> int:
+    """Return the largest number of steps of a method: ``iterations`` steps of a network, or rounds of trees."""
+    if method not in TREE_METHODS:
+        return iterations
+    return min(ROUNDS_PER_STEP * iterations, FOREST_TREES) if method == RANDOM_FOREST else ROUNDS_PER_STEP * iterations
 
 
 def _newest(booster: Any, table: np.ndarray, done: int) -> np.ndarray:
@@ -147,13 +150,13 @@ def _training_loss(booster: Any) -> float:
     return 1.0 - value if higher_is_better else value
 
 
-def _boosters(problem: Problem, training: TrainingData, seed: int, threads: int) -> list[Any]:
+def _boosters(problem: Problem, training: TrainingData, rows: int, seed: int, threads: int) -> list[Any]:
     """Return one booster, or one per label, without trees."""
     import lightgbm
 
-    settings = FOREST if problem.method == RANDOM_FOREST else BOOSTING
+    of_method = RANDOM_FOREST_SETTINGS if problem.method == RANDOM_FOREST else BOOSTING_SETTINGS
     common: dict[str, Any] = {
-        **settings.for_rows(len(training.target)),
+        **of_method.for_rows(rows),
         "seed": seed,
         "num_threads": threads,
         "deterministic": True,

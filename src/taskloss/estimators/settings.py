@@ -33,7 +33,7 @@ class EstimatorSettings:
         hidden: widths of the hidden layers.
         module: ``module(n_features, n_outputs)`` builds your own network instead, ``(n, n_features) -> (n, n_outputs)``.
         epsilon: weight of the task loss in the direct losses; larger is smoother.
-        members: number of networks, or of LightGBM's boosters, for each method of a blend.
+        members: number of networks, boosters or random forests for each method of a blend.
         folds: number of folds that the samples are dealt into; each member holds one of them out.
         max_iter: largest number of training steps of a member, and a third of a booster's rounds. A random forest has 100 trees,
             or as many as such a booster if that is fewer.

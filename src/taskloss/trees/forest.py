@@ -31,7 +31,7 @@ _DTYPES = {
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """The trees of a boosted model: T trees with S splits and S + T leaves in all, those of a tree next to one another.
+    """The trees of a model of LightGBM: T trees with S splits and S + T leaves in all, those of a tree next to one another.
 
     A split sends a row to its left or right child. A split of numbers sends values up to its threshold to the left; where zero
     and NaN go is stored, which covers all of LightGBM's types of missing values. A split of categories sends the members of
