@@ -8,6 +8,10 @@ A gain is the difference to cross-entropy in points of the test metric, a cell t
 over the splits. Cells that are below zero by more than one point and three standard errors are listed. With five independent
 splits that would happen by chance in at most 2% of the cells in which a method is as good as cross-entropy.
 
+A fresh network may have no gradient, where it puts no positive into the top of the list that the metric judges. The estimators
+check that, and begin with steps of cross-entropy then. ``direct, no check`` is the direct loss without this check; the splits on
+which it ends in another place are listed.
+
     pip install -e '.[cli,estimators]'
     python -m benchmarks.every_metric --data FOLDER --output every_metric.json [--metrics ...] [--seeds 5]
 
@@ -24,6 +28,7 @@ import statistics
 import time
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -34,8 +39,9 @@ from benchmarks.networks import read_rows, split_of
 from rich.progress import Progress
 
 import taskloss as tl
-from taskloss.estimators import TaskLossClassifier
+from taskloss.estimators import TaskLossClassifier, ensemble
 from taskloss.estimators.methods import LOSSES_BY_METHOD
+from taskloss.estimators.problem import Problem
 from taskloss.tasks import Task
 
 TABLES = ("bin_wilt", "bin_thyroid", "bin_mammography", "bin_annthyroid", "bin_pageblocks", "keel_yeast4")
@@ -60,6 +66,7 @@ METRICS: dict[str, Task] = {
     "zero_one": tl.ZeroOne(),
 }
 BASE = "cross_entropy"
+NO_CHECK = "direct, no check"
 METHODS = ("direct", "direct_positive", "direct_negative", "direct_central", "hinge", "lp", "lightgbm", "random_forest", "auto")
 LEAST_GAP = 1.0
 """A cell that is less than this below cross-entropy is not listed, whatever its error."""
@@ -88,9 +95,15 @@ def run_once(data: tuple[np.ndarray, np.ndarray], metric: str, seed: int, settin
         warnings.simplefilter("ignore")  # A stuck network is what we look for, and its metric shows it.
         results = fit_auto(Goal(task, task, ""), (rows, target), (test, truth), seed, {"members": 1, **settings})
         values = {name: results[name][0] for name in (BASE, *METHODS) if name in results}
-        for method in methods_of(task):
+
+        def fit_alone(method: str) -> float:
             model = TaskLossClassifier(task, method=method, members=1, random_state=seed, pos_label=1, **settings)
-            values[method] = model.fit(rows, target).score(test, truth)
+            return float(model.fit(rows, target).score(test, truth))
+
+        values |= {method: fit_alone(method) for method in methods_of(task)}
+        if not Problem(task, "direct", 1.0).needs_warm_up:  # Else the warm-up does not depend on the check.
+            with patch.object(ensemble, "_has_no_gradient", lambda *_: False):
+                values[NO_CHECK] = fit_alone("direct")
     return {"test": {method: 100.0 * float(value) for method, value in values.items()}}
 
 
@@ -135,6 +148,16 @@ def print_tables(rows: list[Record]) -> None:
             print(f"  {row['metric']:<36}{row['table']:<18}{row[BASE]:>6.1f}  {row['gain']:+.1f} +- {row['error']:.1f}")
 
 
+def find_stuck(records: list[Record]) -> list[Record]:
+    """Return the splits on which the check for a gradient changes the direct loss, with the test metric before and after."""
+    return [
+        {key: record[key] for key in ("metric", "set", "seed")} | {key: test[key] for key in (BASE, NO_CHECK, "direct")}
+        for record in records
+        for test in [record["test"]]
+        if NO_CHECK in test and test[NO_CHECK] != test["direct"]
+    ]
+
+
 def main() -> None:
     """Run every metric, table and split, print the tables and save the records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -161,10 +184,15 @@ def main() -> None:
             cell = {"set": table, "metric": metric, "seed": seed, "defaults": defaults}
             records.append(store.run(cell, functools.partial(run_once, read(table), metric, seed, settings)))
             progress.advance(bar)
-    summary = summarize(records)
-    print_tables(summary)
+    rows = summarize(records)
+    print_tables(rows)
+    stuck = find_stuck(records)
+    print(f"\n{'the check for a gradient changes':<60}{BASE:>15}{NO_CHECK:>19}{'direct':>9}")
+    for row in stuck:
+        where = f"{row['metric']}, {row['set']}, seed {row['seed']}"
+        print(f"{where:<60}{row[BASE]:>15.1f}{row[NO_CHECK]:>19.1f}{row['direct']:>9.1f}")
     print(f"{time.perf_counter() - start:.0f} s in all")
-    store.write_summary(arguments.output, summary)
+    store.write_summary(arguments.output, {"gains": rows, "stuck": stuck})
 
 
 if __name__ == "__main__":

@@ -128,11 +128,19 @@ def test_every_metric_runs_and_goes_on(run_quickly, tmp_path, monkeypatch):
     monkeypatch.setattr(every_metric, "METRICS", chosen)
     first = run_quickly(every_metric, "tabular", tmp_path / "every_metric.json")
     assert {record["metric"] for record in first["records"]} == set(chosen)
-    methods = {metric: {row["method"] for row in first["summary"] if row["metric"] == metric} for metric in chosen}
+    methods = {metric: {row["method"] for row in first["summary"]["gains"] if row["metric"] == metric} for metric in chosen}
     # Each update once, by the name that is not the default's; only the F-score has a linear program.
     assert methods["ndcg"] == set(every_metric.METHODS) - {"direct_positive", "lp"}
     assert methods["f_score"] == set(every_metric.METHODS) - {"direct_central"}
     assert run_quickly(every_metric, "tabular", tmp_path / "every_metric.json") == first
+
+
+def test_stuck_runs_are_found():
+    """The direct loss without the check ends elsewhere on one split; a metric that always has a warm-up has no such run."""
+    tests = [{"cross_entropy": 50.0, "direct": 48.0, every_metric.NO_CHECK: value} for value in (48.0, 0.0)]
+    records = [{"metric": "ndcg", "set": "bin_wilt", "seed": k, "test": test} for k, test in enumerate(tests)]
+    records.append({"metric": "f_score", "set": "bin_wilt", "seed": 0, "test": {"cross_entropy": 50.0, "direct": 48.0}})
+    assert [row["seed"] for row in every_metric.find_stuck(records)] == [1]
 
 
 def test_cells_below_cross_entropy_are_found():
