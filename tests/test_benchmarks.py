@@ -136,7 +136,7 @@ def test_every_metric_runs_and_goes_on(run_quickly, tmp_path, monkeypatch):
 
 
 def test_stuck_runs_are_found():
-    """The direct loss without the check ends elsewhere on one split; a metric that always has a warm-up has no such run."""
+    """The direct loss without the check ends far below on one split; a metric that always has a warm-up has no such run."""
     tests = [{"cross_entropy": 50.0, "direct": 48.0, every_metric.NO_CHECK: value} for value in (48.0, 0.0)]
     records = [{"metric": "ndcg", "set": "bin_wilt", "seed": k, "test": test} for k, test in enumerate(tests)]
     records.append({"metric": "f_score", "set": "bin_wilt", "seed": 0, "test": {"cross_entropy": 50.0, "direct": 48.0}})

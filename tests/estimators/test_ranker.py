@@ -52,8 +52,8 @@ def test_queries_are_held_out_whole():
         held_out.append(member)
 
     model = TaskLossRanker(members=5, folds=5, max_iter=2, random_state=0, callback=spy).fit(X, y, groups=query)
-    assert set(held_out) == set(range(20))
-    assert [len(part.ensemble.members) for part in model.ensemble_.parts] == [5] * 4
+    assert set(held_out) == set(range(25))
+    assert [len(part.ensemble.members) for part in model.ensemble_.parts] == [5] * 5
 
 
 def test_one_list_without_groups():

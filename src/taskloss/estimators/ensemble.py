@@ -262,7 +262,7 @@ def _train_network(plan: Plan, index: int, training: TrainingData, held_out: Tra
         )
 
     settings = plan.settings
-    warm_up = plan.initial is None and (problem.needs_warm_up or _has_no_gradient(net, problem, training))
+    warm_up = plan.initial is None and (problem.needs_warm_up or _starts_stuck(net, problem, training))
     if warm_up or (plan.initial is None and problem.method == "cross_entropy"):
         net.shift -= _log_odds(problem, training).to(net.shift)
     if not warm_up:
@@ -292,10 +292,10 @@ def _grow_trees(plan: Plan, index: int, training: TrainingData, held_out: Traini
     )
 
 
-def _has_no_gradient(net: ScoreNet, problem: Problem, samples: TrainingData) -> bool:
-    """Whether the loss has no gradient for a fresh network.
+def _starts_stuck(net: ScoreNet, problem: Problem, samples: TrainingData) -> bool:
+    """Whether the loss of a fresh network has a gradient for fewer than half of the positives.
 
-    So it is for a metric of the top of a list if the network puts no positive there, since no answer is worse.
+    So it is for a metric of the top of a list: a positive below the top has none, and training may take away the few above.
     """
     batch = samples.rows(torch.arange(min(len(samples.target), CHECKED_ROWS)))
     # In evaluation mode the network draws no random numbers.
@@ -303,7 +303,8 @@ def _has_no_gradient(net: ScoreNet, problem: Problem, samples: TrainingData) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The loss itself would warn of it.
         problem.criterion()(scores, batch.target, **batch.options()).backward()
-    return scores.grad is not None and not bool(scores.grad.any())
+    positive = batch.target > 0
+    return scores.grad is not None and 2 * int(scores.grad[positive].count_nonzero()) < int(positive.sum())
 
 
 def _log_odds(problem: Problem, samples: TrainingData) -> Tensor:
