@@ -124,10 +124,10 @@ ROWS = ["auto", "cross-entropy", "direct", "direct negative", "hinge"]
 @pytest.mark.parametrize(
     ("metric", "label", "methods"),
     [
-        ("average_precision", "macro average precision", [*ROWS, "LightGBM"]),
-        ("f_score", "macro F-score", [*ROWS, "linear program", "LightGBM"]),
-        ("multi_class", "accuracy", [*ROWS, "LightGBM"]),
-        ("top_k_error:k=2", "top-2 accuracy", [*ROWS, "LightGBM"]),
+        ("average_precision", "macro average precision", [*ROWS, "LightGBM", "random forest"]),
+        ("f_score", "macro F-score", [*ROWS, "linear program", "LightGBM", "random forest"]),
+        ("multi_class", "accuracy", [*ROWS, "LightGBM", "random forest"]),
+        ("top_k_error:k=2", "top-2 accuracy", [*ROWS, "LightGBM", "random forest"]),
     ],
 )
 def test_compare(flowers, metric, label, methods, tmp_path: Path):

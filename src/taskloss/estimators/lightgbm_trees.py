@@ -60,6 +60,8 @@ RANDOM_FOREST_SETTINGS = TreeSettings(
     min_leaves=31,
     max_leaves=255,
 )
+EMPTY_BAG = 1e-9
+"""Largest probability that a tree of a forest gets no row at all: all its scores would be NaN."""
 FOREST_TREES = 100
 """Number of trees of a random forest, if the largest number of rounds allows it."""
 ROUNDS_PER_STEP = 3
@@ -164,6 +166,8 @@ def _boosters(problem: Problem, training: TrainingData, rows: int, seed: int, th
         "verbosity": -1,
     }
     table, target = training.features.numpy(), training.target.numpy()
+    if problem.method == RANDOM_FOREST:
+        common["bagging_fraction"] = max(common["bagging_fraction"], 1.0 - EMPTY_BAG ** (1.0 / len(target)))
     weights = None if training.weights is None else training.weights.numpy()
     order, sizes = np.arange(len(target)), None
     objective: dict[str, Any] = {"objective": "binary", "metric": "binary_logloss"}
