@@ -187,7 +187,9 @@ def test_metrics_of_the_top_get_going(task, few):
     """Some fresh networks put all positives but these few at the bottom, where the positive update has no gradient."""
     X = np.random.default_rng(0).normal(size=(600, 1)).astype(np.float32)
     y = (X[:, 0] > 1.6) | (X[:, 0] < np.sort(X[:, 0])[few])
-    models = [TaskLossClassifier(task, method="direct", members=1, max_iter=100, random_state=seed).fit(X, y) for seed in range(3)]
+    models = [
+        TaskLossClassifier(task, method="direct", members=1, max_iter=100, random_state=seed).fit(X, y) for seed in range(3)
+    ]
     assert min(model.score(X, y) for model in models) > 0.8
 
 
