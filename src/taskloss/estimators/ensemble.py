@@ -358,7 +358,10 @@ def label_strata(labels: np.ndarray) -> np.ndarray:
 
 def query_strata(relevance: np.ndarray, query: np.ndarray) -> np.ndarray:
     """Return 1 for each query that holds more and less relevant rows, so that its metric is defined, else 0."""
-    return np.array([np.ptp(relevance[query == index]) > 0 for index in range(query.max() + 1)]).astype(np.int64)
+    highest, lowest = np.full(query.max() + 1, -np.inf), np.full(query.max() + 1, np.inf)
+    np.maximum.at(highest, query, relevance)
+    np.minimum.at(lowest, query, relevance)
+    return (highest > lowest).astype(np.int64)
 
 
 def deal_folds(strata: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
