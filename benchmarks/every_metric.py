@@ -128,7 +128,8 @@ def print_tables(rows: list[Record]) -> None:
     print(f"{'gain over cross-entropy, points':<36}{'level':>6}" + "".join(f"{method:>17}" for method in METHODS))
     for metric in [*dict.fromkeys(row["metric"] for row in rows), "all"]:
         chosen = [row for row in rows if metric in (row["metric"], "all")]
-        line = f"{metric:<36}{statistics.mean(row[BASE] for row in chosen):>6.1f}"
+        base = statistics.mean(row[BASE] for row in chosen if row["method"] == "direct")  # Every metric has this method.
+        line = f"{metric:<36}{base:>6.1f}"
         for method in METHODS:
             of_method = [row for row in chosen if row["method"] == method]
             # The metrics of a table are related, so its mean gain is one observation.
