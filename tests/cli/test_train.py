@@ -222,6 +222,19 @@ def test_bad_training(claims, arguments, code, words, tmp_path: Path):
     assert words in " ".join(result.stderr.split())
 
 
+def test_few_rows_of_a_class_make_a_rough_figure(claims, tmp_path: Path):
+    few = tmp_path / "few.csv"
+    head, *rows = claims.read_text().splitlines()
+    few.write_text(
+        "\n".join([head, *[row for row in rows if row.endswith("ok")], *[row for row in rows if row.endswith("fraud")][:12]])
+    )
+    words = "with only 12 rows of the rarest class it is rough"
+    outputs = [
+        invoke("train", path, "--target", "label", *QUICK, "--output", tmp_path / path.stem).stdout for path in (few, claims)
+    ]
+    assert [words in " ".join(output.split()) for output in outputs] == [True, False]
+
+
 def test_warnings_are_messages(tmp_path: Path):
     path = tmp_path / "tiny.csv"
     path.write_text("x,y\n1,0\n2,0\n3,0\n5,1\n")
