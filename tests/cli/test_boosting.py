@@ -10,7 +10,7 @@ from taskloss.cli.methods import Method
 from taskloss.cli.metric import parse_metric
 from taskloss.cli.splits import Subset
 from taskloss.estimators import base
-from taskloss.estimators.ensemble import make_splits
+from taskloss.estimators.folds import make_splits
 
 
 @pytest.mark.parametrize("queries", [False, True])

@@ -15,7 +15,7 @@ from taskloss.cli.metric import Metric
 from taskloss.cli.splits import Subset
 from taskloss.estimators import EstimatorSettings
 from taskloss.estimators.decisions import choose_threshold
-from taskloss.estimators.ensemble import first_seed, label_strata, make_splits, query_strata
+from taskloss.estimators.folds import first_seed, label_strata, make_splits, query_strata
 from taskloss.estimators.lightgbm_trees import BOOSTING_SETTINGS, PATIENCE, max_steps
 
 

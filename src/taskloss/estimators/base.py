@@ -22,8 +22,9 @@ from taskloss._warn import warn_caller
 from taskloss.estimators import files
 from taskloss.estimators.batch_size import choose_batch_size
 from taskloss.estimators.blend import Blend, Part, find_weak_parts, table_tensor, weigh_parts
-from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, first_seed, fit_ensemble, make_splits, torch_threads
+from taskloss.estimators.ensemble import NetworkBuilder, Plan, ScoreNet, fit_ensemble, torch_threads
 from taskloss.estimators.features import FeatureMap
+from taskloss.estimators.folds import first_seed, make_splits
 from taskloss.estimators.frames import FrameEncoder
 from taskloss.estimators.lightgbm_trees import max_steps
 from taskloss.estimators.methods import AUTO, TREE_METHODS, lightgbm_is_installed, read_methods

@@ -23,7 +23,7 @@ from taskloss._storage import tensors_under
 from taskloss.estimators.base import FitData, TaskLossEstimator
 from taskloss.estimators.calibration import BrokenLine, VectorScaling
 from taskloss.estimators.decisions import choose_offsets, choose_threshold, is_symmetric, is_thresholded
-from taskloss.estimators.ensemble import deal_folds, label_strata
+from taskloss.estimators.folds import deal_folds, label_strata
 from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.scoring import TaskScorer

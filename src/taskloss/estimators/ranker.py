@@ -11,7 +11,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from taskloss.estimators.base import FitData, TaskLossEstimator
-from taskloss.estimators.ensemble import query_strata
+from taskloss.estimators.folds import query_strata
 from taskloss.estimators.methods import AUTO
 from taskloss.estimators.problem import Problem
 from taskloss.estimators.weights import query_weights
