@@ -198,10 +198,9 @@ def test_a_table_without_splits(method):
     assert len(result.metrics) == result.best_iteration == (1 if method == "lightgbm" else FOREST_TREES)
 
 
-@pytest.mark.parametrize("rows", [4, 6, 12])
-def test_no_tree_of_a_few_rows_is_empty(rows):
-    """A tree of a random forest that got no row at all would be NaN; of 100 trees of four rows, most forests had one."""
-    X, y = np.arange(float(rows))[:, None], torch.arange(rows) % 3 == 0
+def test_no_tree_of_a_few_rows_is_empty():
+    """A tree of a random forest that got no row at all would be NaN, and LightGBM draws each of the four rows by itself."""
+    X, y = np.arange(4.0)[:, None], torch.arange(4) % 3 == 0
     data, problem = TrainingData(torch.from_numpy(X), y.long()), Problem(tl.AveragePrecision(), "random_forest", 1.0)
     for seed in range(10):
         trees, _ = grow_trees(problem, data, data, settings=TrainingSettings(), seed=seed, threads=1, on_round=None)
