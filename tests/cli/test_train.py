@@ -235,6 +235,12 @@ def test_few_rows_of_a_class_make_a_rough_figure(claims, tmp_path: Path):
     assert [words in " ".join(output.split()) for output in outputs] == [True, False]
 
 
+def test_a_random_forest_is_not_stopped_by_held_out_rows(claims, tmp_path: Path):
+    result = invoke("train", claims, "--target", "label", "--method", "random_forest", *QUICK, "--output", tmp_path / "model")
+    assert "Held-out average precision" in result.stdout
+    assert "optimistic" not in result.stdout
+
+
 def test_warnings_are_messages(tmp_path: Path):
     path = tmp_path / "tiny.csv"
     path.write_text("x,y\n1,0\n2,0\n3,0\n5,1\n")

@@ -13,7 +13,7 @@ import typer
 from taskloss.cli import options
 from taskloss.cli.bundled import resolve_data
 from taskloss.cli.errors import check_new, check_readable, exit_on_error, usage_error, warnings_as_messages
-from taskloss.cli.method_table import AUTO, ESTIMATOR_METHODS
+from taskloss.cli.method_table import AUTO, ESTIMATOR_METHODS, RANDOM_FOREST
 from taskloss.cli.model_files import CHECKPOINT, FACTS
 from taskloss.cli.progress import progress_bar
 from taskloss.cli.provenance import resume_hint
@@ -168,7 +168,7 @@ def _warn_of_few(samples: TableSamples) -> str:
     if samples.groups is not None:
         return ""
     rarest = int(np.unique(samples.target, return_counts=True)[1].min())
-    return "" if rarest >= FEW else f"; with only {rarest} rows of the rarest class it is rough, and can be far too high"
+    return "" if rarest >= FEW else f"; with only {rarest} rows of the rarest class it is rough, and can be far off"
 
 
 def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_json: bool) -> None:
@@ -187,9 +187,11 @@ def _show(summary: dict[str, Any], samples: TableSamples, metric: Metric, *, as_
     if summary["held_out"] is None:
         typer.echo("Nothing was held out, because a class has too few samples: there is no figure that tells about new rows")
     else:
+        # Nothing is stopped or chosen in a random forest.
+        stopped = "" if summary["method"] == RANDOM_FOREST else ", but it stopped their training, so this is a little optimistic"
         typer.echo(
             f"Held-out {metric.label}: {100 * summary['held_out']:.2f}%. Each row was scored by the members that did not train "
-            "on it, but it stopped their training, so this is a little optimistic" + _warn_of_few(samples)
+            f"on it{stopped}{_warn_of_few(samples)}"
         )
     typer.echo(f"Model:   {summary['model']}")
     typer.echo(f"Predict: taskloss predict {shlex.quote(summary['model'])} NEW_DATA")
